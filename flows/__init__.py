@@ -1,0 +1,1 @@
+"""The run: pipeline, stage runner, gate, ledger, audit and the command line."""

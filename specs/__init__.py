@@ -1,0 +1,1 @@
+"""What things are: the words of the design as strict models. Imports neither torch, prefect nor langchain."""

@@ -1,0 +1,264 @@
+"""Every kind of event in the ledger. Payloads carry a version; readers for old versions stay.
+
+An event is (run, sequence, kind, actor, time, payload); its hash chains over the one before. Raw data never
+sits in an event: only digests, counts and words.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from pydantic import AwareDatetime, Field
+
+from specs.base import Sha256, Strict
+from specs.criteria import Verdict
+from specs.decisions import Decision
+
+
+class Payload(Strict):
+    """Base of all payloads; `kind` is the event's name in the ledger."""
+
+    kind: ClassVar[str]
+    version: int = 1
+
+
+class RunCreated(Payload):
+    """A run began: the frozen spec, policy, environment and code version by digest."""
+
+    kind = "run.created"
+    project: str
+    spec: Sha256
+    policy: Sha256
+    environment: Sha256
+    code: str
+    stages: list[str]
+    solo: bool
+
+
+class InputsHashed(Payload):
+    """Digests of a stage's inputs, before it ran or after."""
+
+    kind = "inputs.hashed"
+    stage: str
+    attempt: int
+    moment: str = Field(pattern="^(before|after)$")
+    inputs: dict[str, Sha256]
+
+
+class AttemptReserved(Payload):
+    """An attempt of a stage begins; its folder is `<attempt>.partial` until it is published."""
+
+    kind = "attempt.reserved"
+    stage: str
+    attempt: int
+    parameters: Sha256
+
+
+class AttemptPublished(Payload):
+    """An attempt is complete under its final name. `adopted` after a crash between rename and this record."""
+
+    kind = "attempt.published"
+    stage: str
+    attempt: int
+    evidence: Sha256
+    report: Sha256
+    adopted: bool = False
+
+
+class AttemptAbandoned(Payload):
+    """A partial attempt was found and left: named, never used."""
+
+    kind = "attempt.abandoned"
+    stage: str
+    attempt: int
+    reason: str
+
+
+class AttemptFailed(Payload):
+    """A stage ended without evidence."""
+
+    kind = "attempt.failed"
+    stage: str
+    attempt: int
+    error: str
+    message: str
+
+
+class VerdictsRecorded(Payload):
+    """What the criteria said of the recomputed metrics of one attempt."""
+
+    kind = "verdicts.recorded"
+    stage: str
+    attempt: int
+    verdicts: list[Verdict]
+
+
+class ProposalMade(Payload):
+    """A proposal was stored, before its gate opened."""
+
+    kind = "proposal.made"
+    gate: str
+    round: int
+    proposal: Sha256
+    proposer: str
+
+
+class TranscriptStored(Payload):
+    """The conversation with a language model behind a proposal, by digest."""
+
+    kind = "transcript.stored"
+    gate: str
+    round: int
+    transcript: Sha256
+    model: str
+    calls: int
+
+
+class FallbackTaken(Payload):
+    """Something did not go the first way: what, why, and what was done instead."""
+
+    kind = "fallback.taken"
+    stage: str
+    what: str
+    why: str
+    instead: str
+
+
+class GateOpened(Payload):
+    """A gate waits for a person; `digest` is over the stored bytes of `gate.json`."""
+
+    kind = "gate.opened"
+    gate: str
+    round: int
+    digest: Sha256
+    blocked: bool
+
+
+class DecisionRecorded(Payload):
+    """A person decided. Exactly one per gate and round."""
+
+    kind = "decision.recorded"
+    decision: Decision
+
+
+class StageSuperseded(Payload):
+    """Attempts that a rework of an earlier stage made obsolete."""
+
+    kind = "attempts.superseded"
+    attempts: dict[str, int] = Field(description="stage to the last attempt that no longer counts")
+    by_gate: str
+    by_round: int
+
+
+class PrefectAttached(Payload):
+    """The Prefect flow run that mirrors this run from here on."""
+
+    kind = "prefect.attached"
+    flow_run: str
+    reason: str
+
+
+class LeaseTaken(Payload):
+    """A process works on the run; `fence` grows with every holder."""
+
+    kind = "lease.taken"
+    fence: int
+    owner: str
+    taken_over_from: str = ""
+
+
+class CheckpointSaved(Payload):
+    """A complete checkpoint of the training exists."""
+
+    kind = "checkpoint.saved"
+    stage: str
+    attempt: int
+    step: int
+    sha256: Sha256
+
+
+class RunStopped(Payload):
+    """The run stopped on request with everything saved."""
+
+    kind = "run.stopped"
+    stage: str
+    reason: str
+
+
+class ReleasePublished(Payload):
+    """The release bundle is complete."""
+
+    kind = "release.published"
+    folder: str
+    manifest: Sha256
+
+
+class RunFinished(Payload):
+    """Terminal: the run reached its end."""
+
+    kind = "run.finished"
+
+
+class RunRejected(Payload):
+    """Terminal: a person rejected."""
+
+    kind = "run.rejected"
+    gate: str
+    round: int
+    comment: str
+
+
+class UnknownEvent(Payload):
+    """An event of a kind this version does not know; kept, shown, never interpreted."""
+
+    kind = "unknown"
+    original_kind: str
+    body: dict[str, Any]
+
+
+PAYLOADS: dict[str, type[Payload]] = {
+    cls.kind: cls
+    for cls in (
+        RunCreated,
+        InputsHashed,
+        AttemptReserved,
+        AttemptPublished,
+        AttemptAbandoned,
+        AttemptFailed,
+        VerdictsRecorded,
+        ProposalMade,
+        TranscriptStored,
+        FallbackTaken,
+        GateOpened,
+        DecisionRecorded,
+        StageSuperseded,
+        PrefectAttached,
+        LeaseTaken,
+        CheckpointSaved,
+        RunStopped,
+        ReleasePublished,
+        RunFinished,
+        RunRejected,
+    )
+}
+TERMINAL_KINDS = frozenset({"run.finished", "run.rejected"})
+
+
+class Event(Strict):
+    """One record of the ledger. `hash` is over the canonical bytes of all other fields."""
+
+    run: str
+    sequence: int = Field(ge=1, description="gap-free per run, from 1")
+    kind: str
+    actor: str
+    at: AwareDatetime
+    payload: dict[str, Any]
+    previous: Sha256
+    hash: Sha256
+
+    def read(self) -> Payload:
+        """The payload as its model; `UnknownEvent` for a kind that this version does not know."""
+        model = PAYLOADS.get(self.kind)
+        if model is None:
+            return UnknownEvent(original_kind=self.kind, body=self.payload)
+        return model.model_validate(self.payload)

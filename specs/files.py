@@ -1,0 +1,84 @@
+"""Durable writing: beside the target, fsync, rename, fsync of the folder. Published things are never rewritten."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from specs.canonical import canonical_bytes
+from specs.errors import StorageError
+
+
+@contextmanager
+def storage_errors(path: Path) -> Iterator[None]:
+    """Turn a full disk or a folder that cannot be written into a `StorageError` that names the place."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise StorageError(
+                f"no space left while writing {path}",
+                "free some space on this volume, then `gatewright resume`",
+            ) from error
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise StorageError(
+                f"cannot write {path}: {error.strerror}", "check the owner of the folder"
+            ) from error
+        raise
+
+
+def sync_folder(folder: Path) -> None:
+    """fsync a folder, so that a rename in it survives a power loss. Does nothing where folders cannot be opened."""
+    if os.name == "nt":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file atomically and durably; raises `StorageError` on a full disk."""
+    with storage_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(path.name + ".part")
+        with part.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+        sync_folder(path.parent)
+
+
+def write_json(path: Path, value: Any) -> bytes:
+    """Write canonical JSON atomically; returns the stored bytes."""
+    data = canonical_bytes(value)
+    write_bytes(path, data)
+    return data
+
+
+def sync_tree(folder: Path) -> None:
+    """fsync every file and folder below `folder`, and `folder` itself."""
+    with storage_errors(folder):
+        for path in sorted(folder.rglob("*")):
+            if path.is_dir():
+                sync_folder(path)
+            elif path.is_file():
+                with path.open("rb") as file:
+                    os.fsync(file.fileno())
+        sync_folder(folder)
+
+
+def publish_folder(partial: Path, target: Path) -> None:
+    """Make a finished folder visible under its final name, durably. `target` must not exist."""
+    with storage_errors(target):
+        sync_tree(partial)
+        if target.exists():
+            raise FileExistsError(f"{target} is already published")
+        os.rename(partial, target)
+        sync_folder(target.parent)

@@ -1,0 +1,152 @@
+"""What the agent may propose and a person may edit: the parameters of each stage, with units and bounds."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from specs.base import Sha256, Strict
+from specs.canonical import digest
+
+Method = Literal["lora", "qlora", "dora", "full"]
+Optimizer = Literal["adamw", "adamw_fused", "adamw_8bit", "paged_adamw_8bit", "adafactor", "sgd"]
+
+
+class LoraParameters(Strict):
+    """Low-rank adapters on linear layers; update = alpha / rank * B A."""
+
+    rank: int = Field(16, ge=1, le=1024)
+    alpha: float = Field(32, gt=0)
+    dropout: float = Field(0.05, ge=0, lt=1)
+    targets: Literal["all-linear"] | list[str] = "all-linear"
+
+
+class TrainingConfiguration(Strict):
+    """Everything that affects memory, order or numerics of training; its digest is the fingerprint."""
+
+    method: Method = "lora"
+    lora: LoraParameters = LoraParameters()
+    weights: Literal["fp32", "bf16", "fp16", "nf4", "nf4-dq"] = "fp32"
+    compute: Literal["fp32", "bf16", "amp-bf16", "amp-fp16"] = "fp32"
+    optimizer: Optimizer = "adamw"
+    lr: float = Field(2e-4, gt=0, lt=1)
+    lr_schedule: Literal["linear", "cosine", "constant"] = "cosine"
+    lr_warmup_steps: int = Field(0, ge=0)
+    weight_decay: float = Field(0.0, ge=0, lt=1)
+    max_grad_norm: float = Field(1.0, gt=0)
+    epochs: int = Field(1, ge=1, le=1000)
+    max_steps: int | None = Field(None, ge=1, description="optimizer steps at most; null: epochs decide")
+    micro_batch: int = Field(1, ge=1, description="samples per forward pass")
+    gradient_accumulation: int = Field(8, ge=1, description="micro batches per optimizer step")
+    max_length: int = Field(1024, ge=8, description="tokens of the longest sample")
+    max_tokens_per_step: int | None = Field(
+        None, ge=8, description="padded tokens per optimizer step at most"
+    )
+    activation_checkpointing: bool = False
+    attention: Literal["sdpa", "eager", "flash"] = "sdpa"
+    seed: int = Field(17, ge=0, lt=2**31)
+    save_steps: int = Field(10, ge=1)
+    keep_checkpoints: int = Field(2, ge=1)
+    threads: int = Field(2, ge=1, description="CPU threads of the worker; another count changes bits")
+
+    @property
+    def effective_batch(self) -> int:
+        """Samples per optimizer step."""
+        return self.micro_batch * self.gradient_accumulation
+
+
+class DataParameters(Strict):
+    """How the raw files become samples."""
+
+    near_duplicate_threshold: float = Field(0.7, gt=0, le=1, description="Jaccard of shingle sets")
+    eval_share: float = Field(0.1, gt=0, lt=0.5)
+    max_length: int | None = Field(None, ge=16, description="tokens; null: the longest sample decides")
+    over_long: Literal["ask", "split", "drop_list", "truncate_prompt"] = "ask"
+    buckets: int = Field(6, ge=1, le=64)
+    paragraph_tokens: int = Field(128, ge=16, description="target length of a manual paragraph")
+    window_s: float = Field(60.0, gt=0, description="length of a sensor window")
+    fault_horizon_s: float = Field(
+        300.0, ge=0, description="a fault event this long after a window labels it"
+    )
+    seed: int = Field(17, ge=0, lt=2**31)
+
+
+class DryRunParameters(Strict):
+    """A short run of a small model over the same pipeline."""
+
+    model: str = Field(description="the small model: as base_model in the spec")
+    steps: int = Field(30, ge=4, description="optimizer steps")
+    training: TrainingConfiguration
+
+
+class StressTestParameters(Strict):
+    """The training configuration to measure, and for how many steps of the heaviest bucket."""
+
+    training: TrainingConfiguration
+    growth_steps: int = Field(3, ge=1)
+
+
+class TrainParameters(Strict):
+    """The training configuration, the same that passed the stress test."""
+
+    training: TrainingConfiguration
+
+
+class EvaluateParameters(Strict):
+    """Held-out losses and generations."""
+
+    generations: int = Field(16, ge=1)
+    max_new_tokens: int = Field(64, ge=1)
+    generation_batch: int = Field(4, ge=1)
+    loss_batch: int = Field(4, ge=1)
+    seed: int = Field(17, ge=0, lt=2**31)
+    threads: int = Field(2, ge=1)
+
+
+class ReleaseParameters(Strict):
+    """What goes into the release bundle."""
+
+    merged_model: bool = False
+
+
+PARAMETERS: dict[str, type[Strict]] = {
+    "data": DataParameters,
+    "dry_run": DryRunParameters,
+    "stress_test": StressTestParameters,
+    "train": TrainParameters,
+    "evaluate": EvaluateParameters,
+    "release": ReleaseParameters,
+}
+
+
+def leaves(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Dotted path to leaf value of nested parameters."""
+    flat: dict[str, Any] = {}
+    for key, item in value.items():
+        path = f"{prefix}{key}"
+        if isinstance(item, dict):
+            flat.update(leaves(item, path + "."))
+        else:
+            flat[path] = item
+    return flat
+
+
+def resolve(parameters: dict[str, Any], key: str) -> str | None:
+    """The dotted path that `key` names: the whole path, or the only path that ends in it."""
+    flat = leaves(parameters)
+    if key in flat:
+        return key
+    found = [path for path in flat if path.endswith("." + key)]
+    return found[0] if len(found) == 1 else None
+
+
+def replace(parameters: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """A copy of nested parameters with the leaf at the dotted `path` replaced."""
+    head, _, rest = path.partition(".")
+    return {**parameters, head: replace(parameters[head], rest, value) if rest else value}
+
+
+def fingerprint(training: TrainingConfiguration, base_model: Sha256, samples: Sha256) -> str:
+    """What a stress test vouches for: the configuration, the base model and the samples, as one digest."""
+    return digest([training, base_model, samples])

@@ -1,0 +1,76 @@
+"""Who may decide. A pure function from policy, decision and facts to allowed or refused."""
+
+from __future__ import annotations
+
+from pydantic import Field, model_validator
+
+from specs.base import Strict
+from specs.decisions import Decision
+from specs.errors import PolicyRefused
+
+AGENT_ACTORS = frozenset({"agent", "gatewright", "system"})
+
+
+class Approver(Strict):
+    """A person who may decide."""
+
+    id: str = Field(min_length=1)
+    may_override: bool = False
+
+
+class Policy(Strict):
+    """The approval policy. `solo` is one person alone: no second pair of eyes, and every report says so."""
+
+    solo: bool = True
+    approvers: list[Approver] = Field(default_factory=lambda: [Approver(id="me", may_override=True)])
+    comment_required: list[str] = Field(default_factory=lambda: ["reject", "rework"])
+
+    @model_validator(mode="after")
+    def _somebody_decides(self) -> Policy:
+        if not self.approvers:
+            raise ValueError("a policy without approvers can never open a gate; name at least one approver")
+        ids = [a.id for a in self.approvers]
+        if len(set(ids)) != len(ids):
+            raise ValueError("an approver is named twice")
+        return self
+
+
+def check(policy: Policy, decision: Decision, blocked: bool) -> None:
+    """Raise `PolicyRefused` with the rule that forbids this decision, or return.
+
+    `blocked` says that a blocking criterion of the evidence failed.
+    """
+    who = {a.id: a for a in policy.approvers}
+    if decision.actor in AGENT_ACTORS:
+        raise PolicyRefused(
+            f"{decision.actor!r} is not a person; the agent cannot decide", "a person decides"
+        )
+    if decision.actor not in who:
+        raise PolicyRefused(
+            f"{decision.actor!r} is not an approver of this project",
+            f"approvers are: {', '.join(sorted(who))}; the policy is in project.yaml under policy.approvers",
+        )
+    if decision.authentication == "unauthenticated" and not policy.solo:
+        raise PolicyRefused(
+            f"--as {decision.actor} alone is a claim, and this policy is not solo",
+            "decide at a terminal, where you confirm it yourself, or set policy.solo: true before the run",
+        )
+    if decision.choice in policy.comment_required and not decision.comment.strip():
+        raise PolicyRefused(f"a {decision.choice} needs a comment", 'say why with -m "..."')
+    if decision.choice == "approve" and blocked:
+        if not decision.override:
+            raise PolicyRefused(
+                "a blocking criterion failed, so this gate cannot be approved",
+                'rework the stage, or override with --override -m "reason" if the policy gives you that right',
+            )
+        if not (policy.solo or who[decision.actor].may_override):
+            raise PolicyRefused(
+                f"{decision.actor!r} may not override a failed blocking criterion",
+                "ask an approver with may_override: true",
+            )
+        if not decision.comment.strip():
+            raise PolicyRefused("an override needs a reason", 'say why with -m "..."')
+    if decision.override and not (decision.choice == "approve" and blocked):
+        raise PolicyRefused(
+            "nothing to override here: no blocking criterion failed", "approve without --override"
+        )

@@ -1,0 +1,268 @@
+"""`project.yaml`: what a person writes. Only `project`, `base_model` and `sources` are required."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from specs.base import Language, Strict
+from specs.criteria import Criterion, Op
+from specs.metrics import STAGES
+from specs.parameters import PARAMETERS, Method, TrainingConfiguration
+from specs.policy import Policy
+
+Encoding = Literal["auto", "utf-8", "utf-16", "gb18030", "big5", "latin-1", "cp1252"]
+
+
+class Source(Strict):
+    """One kind of raw material: a file, a folder or a glob, relative to the project."""
+
+    path: str = Field(min_length=1)
+    encoding: Encoding = "auto"
+
+    @field_validator("path")
+    @classmethod
+    def _inside(cls, path: str) -> str:
+        if path.startswith(("/", "\\")) or ":" in path[:2] or ".." in path.replace("\\", "/").split("/"):
+            raise ValueError("must be relative to the project folder and stay inside it")
+        return path
+
+
+WorkOrderField = Literal["device_model", "phenomenon", "steps", "repair", "fault_type", "date", "order_id"]
+FaultCodeField = Literal["fault_type", "meaning", "cause", "remedy", "device_model"]
+
+
+class WorkOrders(Source):
+    """Maintenance work orders: CSV, TSV, XLSX, XLS. `columns` maps our fields to the headers of the file."""
+
+    kind: Literal["work_orders"]
+    columns: dict[WorkOrderField, str]
+    sheet: str | None = None
+
+    @model_validator(mode="after")
+    def _enough(self) -> WorkOrders:
+        missing = [f for f in ("phenomenon", "repair") if f not in self.columns]
+        if missing:
+            raise ValueError(
+                f"columns needs {' and '.join(missing)}: a sample is a phenomenon and its repair"
+            )
+        return self
+
+
+class FaultCodes(Source):
+    """A fault-code table: code, meaning, cause, remedy."""
+
+    kind: Literal["fault_codes"]
+    columns: dict[FaultCodeField, str]
+    sheet: str | None = None
+
+    @model_validator(mode="after")
+    def _enough(self) -> FaultCodes:
+        missing = [f for f in ("fault_type", "meaning") if f not in self.columns]
+        if missing:
+            raise ValueError(f"columns needs {' and '.join(missing)}")
+        return self
+
+
+class SensorLogs(Source):
+    """Time series of a machine: one timestamp column, numeric channels, optional fault events."""
+
+    kind: Literal["sensor_logs"]
+    timestamp: str = "timestamp"
+    channels: list[str] = Field(default_factory=list, description="empty: every other numeric column")
+    event: str | None = Field(None, description="column that holds the fault code of an event, else empty")
+    device_model: str | None = Field(None, description="the machine this log belongs to")
+    time_zone: str | None = Field(None, description="IANA name; null: the project's")
+
+
+class Manuals(Source):
+    """Equipment manuals: PDF, DOCX, Markdown, TXT."""
+
+    kind: Literal["manuals"]
+    device_model: str | None = None
+
+
+class Notes(Source):
+    """Technicians' notes: Markdown, TXT, DOCX."""
+
+    kind: Literal["notes"]
+    device_model: str | None = None
+
+
+class Instructions(Source):
+    """Existing instruction data: JSONL or JSON with `messages`, Alpaca or ShareGPT records."""
+
+    kind: Literal["instructions"]
+
+
+AnySource = Annotated[
+    WorkOrders | FaultCodes | SensorLogs | Manuals | Notes | Instructions, Field(discriminator="kind")
+]
+
+
+class Bounds(Strict):
+    """Limits for a parameter that the agent may propose, both ends included."""
+
+    min: float | None = None
+    max: float | None = None
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Bounds:
+        if self.min is None and self.max is None:
+            raise ValueError("give min, max or both")
+        if self.min is not None and self.max is not None and self.min > self.max:
+            raise ValueError("min is above max")
+        return self
+
+
+class Hardware(Strict):
+    """The device to plan for, when it is not the one of this machine."""
+
+    gpu: str
+    count: int = Field(1, ge=1)
+    memory_gb: float | None = Field(None, gt=0)
+    interconnect: Literal["none", "pcie3", "pcie4", "pcie5", "nvlink"] = "none"
+
+
+class Objective(Strict):
+    """What the model should reach on held-out samples."""
+
+    metric: str = "fault_type_coverage"
+    at_least: float = 0.5
+
+
+class Budget(Strict):
+    """What the training may cost. `money` 0 means: own hardware, not counted."""
+
+    hours: float | None = Field(None, gt=0)
+    money: float = Field(0, ge=0)
+
+
+class SpecCriterion(Strict):
+    """A criterion as a person writes it."""
+
+    metric: str
+    op: Op
+    bound: float
+    blocking: bool = True
+
+    def criterion(self) -> Criterion:
+        """As the criterion that is judged."""
+        return Criterion(metric=self.metric, op=self.op, bound=self.bound, blocking=self.blocking)
+
+
+class DryRunSettings(Strict):
+    """`model: null` is a smaller sibling of the base model where one is known, else the base model itself."""
+
+    model: str | None = None
+
+
+class Agent(Strict):
+    """Who proposes. `llm` needs `model`, such as `openai:gpt-5-mini`; the key comes from the environment."""
+
+    proposer: Literal["rules", "llm"] = "rules"
+    model: str | None = None
+    base_url: str | None = None
+    max_attempts: int = Field(3, ge=1, le=10, description="answers asked for before the rules take over")
+
+    @model_validator(mode="after")
+    def _model_named(self) -> Agent:
+        if self.proposer == "llm" and not self.model:
+            raise ValueError('proposer llm needs a model, such as model: "openai:gpt-5-mini"')
+        if self.proposer == "rules" and (self.model or self.base_url):
+            raise ValueError("model and base_url have no effect with proposer rules; set proposer: llm")
+        return self
+
+
+class Launcher(Strict):
+    """How training processes start."""
+
+    kind: Literal["local"] = "local"
+    processes: Literal[1] = 1
+
+
+class Hub(Strict):
+    """Where a hub id is downloaded from."""
+
+    mirror: str | None = None
+    revision: str | None = None
+
+
+class Project(Strict):
+    """The whole spec."""
+
+    project: str = Field(
+        pattern=r"^[a-z0-9][a-z0-9-]{0,62}$", description="lower-case letters, digits and dashes"
+    )
+    language: Language = "en"
+    base_model: str = Field(min_length=1, description="hub id, folder, or package:NAME")
+    method: Method = "lora"
+    sources: list[AnySource] = Field(min_length=1)
+    time_zone: str = "UTC"
+    over_long: Literal["ask", "split", "drop_list", "truncate_prompt"] = "ask"
+    hardware: Literal["auto"] | Hardware = "auto"
+    objective: Objective | None = None
+    budget: Budget = Budget()
+    acceptance: dict[str, list[SpecCriterion]] = Field(default_factory=dict)
+    stages: dict[str, dict[str, Bounds | Any]] = Field(default_factory=dict)
+    caps: dict[str, dict[str, float]] = Field(
+        default_factory=dict, description="upper limits per stage that neither agent nor person can exceed"
+    )
+    dry_run: DryRunSettings = DryRunSettings()
+    launcher: Launcher = Launcher()
+    agent: Agent = Agent()
+    policy: Policy = Policy()
+    hub: Hub = Hub()
+    ledger: str | None = Field(None, description="database URL; null: SQLite in .gatewright/")
+
+    @field_validator("acceptance", "stages", "caps")
+    @classmethod
+    def _known_stages(cls, value: dict[str, Any]) -> dict[str, Any]:
+        for name in value:
+            if name not in STAGES:
+                raise ValueError(f"{name!r} is not a stage; stages are {', '.join(STAGES)}")
+        return value
+
+    @field_validator("stages", "caps")
+    @classmethod
+    def _known_parameters(cls, value: dict[str, Any]) -> dict[str, Any]:
+        for stage, settings in value.items():
+            known = parameter_names(stage)
+            for name in settings:
+                if name not in known:
+                    raise ValueError(f"{stage} has no parameter {name!r}; it has {', '.join(sorted(known))}")
+        return value
+
+    @field_validator("stages")
+    @classmethod
+    def _read_bounds(cls, value: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+        def read(setting: Any) -> Any:
+            return Bounds.model_validate(setting) if isinstance(setting, dict) else setting
+
+        return {stage: {name: read(s) for name, s in settings.items()} for stage, settings in value.items()}
+
+    @field_validator("time_zone")
+    @classmethod
+    def _known_zone(cls, value: str) -> str:
+        return known_time_zone(value)
+
+
+def known_time_zone(value: str) -> str:
+    """Raises `ValueError` for a name that is not in the IANA database."""
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    try:
+        ZoneInfo(value)
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        raise ValueError(f"{value!r} is not an IANA time zone such as Asia/Shanghai") from error
+    return value
+
+
+def parameter_names(stage: str) -> set[str]:
+    """The leaf names a person may bound for a stage, the training configuration's included."""
+    names = set(PARAMETERS[stage].model_fields)
+    if "training" in names:
+        names |= set(TrainingConfiguration.model_fields) | {"rank", "alpha", "dropout", "targets"}
+        names -= {"training", "lora"}
+    return names

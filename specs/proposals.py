@@ -1,0 +1,81 @@
+"""The agent's proposal for the next stage: parameters, reasons, bounds checked, memory checked. Content-addressed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from specs.base import Name, Sha256, Strict
+from specs.criteria import Criterion
+from specs.canonical import digest
+
+
+class Reason(Strict):
+    """Why one parameter has its value; `source` names the evidence, rule or person it comes from."""
+
+    parameter: str
+    text: str
+    source: str
+
+
+class Expectation(Strict):
+    """What a stage should bring, in a number."""
+
+    metric: str
+    value: float
+    unit: str
+    why: str = ""
+
+
+class SheetStage(Strict):
+    """One stage of the task sheet."""
+
+    name: Name
+    inputs: list[str]
+    expected: list[Expectation]
+    criteria: list[Criterion]
+    budget_hours: float | None
+    signed_by: list[str]
+    on_failure: str
+
+
+class TaskSheet(Strict):
+    """The written decomposition of a project; signed at the first gate."""
+
+    goal: str
+    stages: list[SheetStage]
+
+
+class MemoryCheck(Strict):
+    """Predicted peak against what the device has. `method` is traced, derived or closed-form."""
+
+    peak_bytes: int
+    usable_bytes: int
+    device: str
+    method: str
+    fits: bool
+    residents: dict[str, int] = Field(default_factory=dict)
+    phases: dict[str, int] = Field(default_factory=dict)
+
+
+class Proposal(Strict):
+    """Parameters for one stage. Holds no time, host, run id or absolute path, so that equal input is equal bytes."""
+
+    schema_version: int = 1
+    stage: Name
+    round: int = Field(ge=1)
+    parameters: dict[str, Any]
+    reasons: list[Reason]
+    expected: list[Expectation] = Field(default_factory=list)
+    memory: MemoryCheck | None = None
+    proposer: str
+    answers_feedback: str = Field("", description="how this round answers the feedback of the last one")
+    edited_by: str = Field("", description="the person whose edits are part of the parameters")
+    task_sheet: TaskSheet | None = None
+    warnings: list[str] = Field(default_factory=list)
+
+    @property
+    def sha256(self) -> Sha256:
+        """Digest of the canonical bytes."""
+        return digest(self)

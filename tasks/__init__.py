@@ -1,0 +1,1 @@
+"""The stages, and what they are made of."""

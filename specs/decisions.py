@@ -47,7 +47,5 @@ class Decision(Strict):
     edits: dict[str, Any] = Field(default_factory=dict, description="dotted parameter path to new value")
     edited_proposal: Sha256 | None = Field(None, description="digest of the proposal with the edits in it")
     override: bool = Field(False, description="approve although a blocking criterion failed")
-    rework_stage: Name | None = Field(
-        None, description="the stage to do again; later attempts are superseded"
-    )
+    rework_stage: Name | None = Field(None, description="the stage to do again; later attempts are superseded")
     self_approved: bool = False

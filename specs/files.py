@@ -25,9 +25,7 @@ def storage_errors(path: Path) -> Iterator[None]:
                 "free some space on this volume, then `gatewright resume`",
             ) from error
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise StorageError(
-                f"cannot write {path}: {error.strerror}", "check the owner of the folder"
-            ) from error
+            raise StorageError(f"cannot write {path}: {error.strerror}", "check the owner of the folder") from error
         raise
 
 

@@ -22,9 +22,7 @@ class MetricDefinition(Strict):
     blocking: bool = True
 
 
-def _define(
-    stage: str, name: str, unit: str, rule: str, en: str, zh: str, recomputed: str
-) -> MetricDefinition:
+def _define(stage: str, name: str, unit: str, rule: str, en: str, zh: str, recomputed: str) -> MetricDefinition:
     """`rule` is `block <op> <bound>`, `warn <op> <bound>`, or empty."""
     title = {"en": en, "zh": zh}
     if not rule:

@@ -40,9 +40,7 @@ class TrainingConfiguration(Strict):
     micro_batch: int = Field(1, ge=1, description="samples per forward pass")
     gradient_accumulation: int = Field(8, ge=1, description="micro batches per optimizer step")
     max_length: int = Field(1024, ge=8, description="tokens of the longest sample")
-    max_tokens_per_step: int | None = Field(
-        None, ge=8, description="padded tokens per optimizer step at most"
-    )
+    max_tokens_per_step: int | None = Field(None, ge=8, description="padded tokens per optimizer step at most")
     activation_checkpointing: bool = False
     attention: Literal["sdpa", "eager", "flash"] = "sdpa"
     seed: int = Field(17, ge=0, lt=2**31)
@@ -66,9 +64,7 @@ class DataParameters(Strict):
     buckets: int = Field(6, ge=1, le=64)
     paragraph_tokens: int = Field(128, ge=16, description="target length of a manual paragraph")
     window_s: float = Field(60.0, gt=0, description="length of a sensor window")
-    fault_horizon_s: float = Field(
-        300.0, ge=0, description="a fault event this long after a window labels it"
-    )
+    fault_horizon_s: float = Field(300.0, ge=0, description="a fault event this long after a window labels it")
     seed: int = Field(17, ge=0, lt=2**31)
 
 

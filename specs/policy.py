@@ -42,9 +42,7 @@ def check(policy: Policy, decision: Decision, blocked: bool) -> None:
     """
     who = {a.id: a for a in policy.approvers}
     if decision.actor in AGENT_ACTORS:
-        raise PolicyRefused(
-            f"{decision.actor!r} is not a person; the agent cannot decide", "a person decides"
-        )
+        raise PolicyRefused(f"{decision.actor!r} is not a person; the agent cannot decide", "a person decides")
     if decision.actor not in who:
         raise PolicyRefused(
             f"{decision.actor!r} is not an approver of this project",
@@ -71,6 +69,4 @@ def check(policy: Policy, decision: Decision, blocked: bool) -> None:
         if not decision.comment.strip():
             raise PolicyRefused("an override needs a reason", 'say why with -m "..."')
     if decision.override and not (decision.choice == "approve" and blocked):
-        raise PolicyRefused(
-            "nothing to override here: no blocking criterion failed", "approve without --override"
-        )
+        raise PolicyRefused("nothing to override here: no blocking criterion failed", "approve without --override")

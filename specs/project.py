@@ -44,9 +44,7 @@ class WorkOrders(Source):
     def _enough(self) -> WorkOrders:
         missing = [f for f in ("phenomenon", "repair") if f not in self.columns]
         if missing:
-            raise ValueError(
-                f"columns needs {' and '.join(missing)}: a sample is a phenomenon and its repair"
-            )
+            raise ValueError(f"columns needs {' and '.join(missing)}: a sample is a phenomenon and its repair")
         return self
 
 
@@ -192,9 +190,7 @@ class Hub(Strict):
 class Project(Strict):
     """The whole spec."""
 
-    project: str = Field(
-        pattern=r"^[a-z0-9][a-z0-9-]{0,62}$", description="lower-case letters, digits and dashes"
-    )
+    project: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$", description="lower-case letters, digits and dashes")
     language: Language = "en"
     base_model: str = Field(min_length=1, description="hub id, folder, or package:NAME")
     method: Method = "lora"

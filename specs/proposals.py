@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import Field
 
 from specs.base import Name, Sha256, Strict
-from specs.criteria import Criterion
 from specs.canonical import digest
+from specs.criteria import Criterion
 
 
 class Reason(Strict):

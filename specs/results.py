@@ -28,15 +28,11 @@ class Evidence(Strict):
     run: str
     gated: bool = Field(True, description="false for a stage that ran outside a run's gates")
     parameters_sha256: Sha256
-    inputs: dict[str, Sha256] = Field(
-        description="digest of each input before the stage; checked again after"
-    )
+    inputs: dict[str, Sha256] = Field(description="digest of each input before the stage; checked again after")
     metrics: dict[Name, Metric]
     verdicts: list[Verdict]
     artifacts: list[Artifact]
-    notes: list[str] = Field(
-        default_factory=list, description="drops, defaults, fallbacks: counted, in words"
-    )
+    notes: list[str] = Field(default_factory=list, description="drops, defaults, fallbacks: counted, in words")
     started_at: AwareDatetime
     ended_at: AwareDatetime
 
@@ -45,6 +41,5 @@ def list_artifacts(folder: Path, *below: str) -> list[Artifact]:
     """Every file below the named sub-folders of an attempt, sorted by path."""
     files = sorted(p for name in below for p in (folder / name).rglob("*") if p.is_file())
     return [
-        Artifact(path=p.relative_to(folder).as_posix(), bytes=p.stat().st_size, sha256=sha256_file(p))
-        for p in files
+        Artifact(path=p.relative_to(folder).as_posix(), bytes=p.stat().st_size, sha256=sha256_file(p)) for p in files
     ]

@@ -23,9 +23,7 @@ class StageContext(Strict):
     attempt: int = Field(ge=1)
     project_dir: Path
     spec: Project
-    parameters: dict[str, Any] = Field(
-        description="of the approved proposal; validate with PARAMETERS[stage]"
-    )
+    parameters: dict[str, Any] = Field(description="of the approved proposal; validate with PARAMETERS[stage]")
     inputs: dict[str, Path] = Field(
         description="folder of the attempt of each earlier stage, by stage name; its files lie in artifacts/"
     )

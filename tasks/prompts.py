@@ -34,9 +34,7 @@ class PromptTemplate:
         from transformers import AutoTokenizer
 
         try:
-            tokenizer = AutoTokenizer.from_pretrained(
-                base_model, local_files_only=True, trust_remote_code=False
-            )
+            tokenizer = AutoTokenizer.from_pretrained(base_model, local_files_only=True, trust_remote_code=False)
         except (OSError, ValueError) as error:
             raise ModelError(
                 f"{base_model} has no tokenizer that can be loaded: {str(error).splitlines()[0]}",
@@ -84,9 +82,7 @@ class PromptTemplate:
         return ids
 
     def _plain(self, text: str) -> list[int]:
-        ids: list[int] = self.tokenizer(text, add_special_tokens=False, split_special_tokens=True)[
-            "input_ids"
-        ]
+        ids: list[int] = self.tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
         return ids
 
 

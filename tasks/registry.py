@@ -28,9 +28,7 @@ class StageDefinition(Strict):
 DEFINITIONS: dict[str, StageDefinition] = {
     d.name: d
     for d in (
-        StageDefinition(
-            name="data", run="tasks.data.stage:run", metrics="tasks.verify.data:metrics", inputs=[]
-        ),
+        StageDefinition(name="data", run="tasks.data.stage:run", metrics="tasks.verify.data:metrics", inputs=[]),
         StageDefinition(
             name="dry_run", run="tasks.dry_run:run", metrics="tasks.verify.dry_run:metrics", inputs=["data"]
         ),

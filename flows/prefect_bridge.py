@@ -1,0 +1,157 @@
+"""Everything that touches Prefect, its private parts included, in one module (Prefect 3.9).
+
+Our ledger decides; Prefect mirrors. A flow run is entered again by its id from any process; where Prefect has
+forgotten it (deleted database, another server), a new flow run takes its place and nothing else changes.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from flows import server
+from specs.errors import GatewrightError
+
+WORK_POOL = "gatewright"
+DEPLOYMENT = "gatewright/project-run"
+_TEN_YEARS_S = 10 * 365 * 24 * 3600
+
+
+def connect(tick: Callable[[float], None] = lambda seconds: None) -> str:
+    """Make this process a client of a server that answers, and start ours when none does. Returns the API address.
+
+    Must come before the first import of prefect: its settings are read from the environment once.
+    """
+    given = os.environ.get("PREFECT_API_URL")
+    if given and server.healthy(given, 10.0):
+        return given
+    running = server.up(tick=tick)
+    os.environ.update(server.settings(running.port))
+    return running.api_url
+
+
+def attach(flow: Any, parameters: dict[str, Any], known: str | None, name: str) -> tuple[str, bool]:
+    """The id of the flow run that mirrors a run: `known` when this server has it, else a new one (True)."""
+    from prefect.client.orchestration import get_client
+    from prefect.exceptions import ObjectNotFound
+    from prefect.states import Pending
+
+    with get_client(sync_client=True) as client:
+        if known:
+            try:
+                client.read_flow_run(uuid.UUID(known))
+                return known, False
+            except ObjectNotFound:
+                pass
+        run = client.create_flow_run(flow, parameters=parameters, state=Pending(), name=name)
+        return str(run.id), True
+
+
+def execute(flow: Any, flow_run: str, parameters: dict[str, Any]) -> None:
+    """Enter a flow run and run its body from the top. Returns also when the body left at a gate."""
+    from prefect.client.orchestration import get_client
+    from prefect.exceptions import Abort, Pause
+    from prefect.flow_engine import run_flow
+    from prefect.states import Pending
+
+    with get_client(sync_client=True) as client:
+        run = client.read_flow_run(uuid.UUID(flow_run))
+        if run.state is not None and run.state.is_final():
+            client.set_flow_run_state(run.id, Pending(), force=True)
+            run = client.read_flow_run(run.id)
+    try:
+        run_flow(flow, flow_run=run, parameters=parameters, return_type="state")
+    except Pause:
+        return
+    except Abort as error:
+        raise GatewrightError(f"Prefect does not let this flow run go on: {error}", "try `gatewright resume`") from None
+
+
+def current_flow_run() -> tuple[str, bool]:
+    """(id of the flow run this code runs in, whether it belongs to a deployment)."""
+    from prefect.context import FlowRunContext
+
+    context = FlowRunContext.get()
+    if context is None or context.flow_run is None:
+        raise GatewrightError("not inside a flow run")
+    return str(context.flow_run.id), context.flow_run.deployment_id is not None
+
+
+def leave(key: str, message: str) -> None:
+    """Mark the flow run as paused and leave the body: nothing is held while a person thinks. Does not return.
+
+    A deployed run is suspended, so that a worker picks it up after the decision; a foreground one is marked
+    paused and entered again by `gatewright resume`.
+    """
+    from prefect import suspend_flow_run
+    from prefect.client.orchestration import get_client
+    from prefect.exceptions import Abort, Pause
+    from prefect.states import Paused
+    from prefect.utilities.engine import propose_state_sync
+
+    flow_run, deployed = current_flow_run()
+    unique = f"{key}-{uuid.uuid4().hex[:12]}"
+    if deployed:
+        suspend_flow_run(timeout=None, key=unique)
+    state = Paused(timeout_seconds=_TEN_YEARS_S, reschedule=False, pause_key=unique, message=message)
+    try:
+        with get_client(sync_client=True) as client:
+            state = propose_state_sync(client, state, flow_run_id=uuid.UUID(flow_run))
+    except Abort:
+        pass
+    raise Pause(state=state)
+
+
+def publish_markdown(key: str, markdown: str, description: str) -> None:
+    """A Markdown artifact on the flow run's page; keys are lower-case letters, digits and dashes."""
+    from prefect.artifacts import create_markdown_artifact
+
+    create_markdown_artifact(markdown=markdown, key=key.replace("_", "-"), description=description)
+
+
+def failed(message: str) -> Any:
+    """A Failed state to return from a flow or task: marks it without a traceback in anybody's log."""
+    from prefect.states import Failed
+
+    return Failed(message=message)
+
+
+def cancelled(message: str) -> Any:
+    """A Cancelled state to return from a flow."""
+    from prefect.states import Cancelled
+
+    return Cancelled(message=message)
+
+
+def deploy(entrypoint: str, source: str) -> str:
+    """Register the flow with a process work pool (made when missing). Returns the deployment's name."""
+    from prefect import flow
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.actions import WorkPoolCreate
+    from prefect.exceptions import ObjectAlreadyExists
+
+    with get_client(sync_client=True) as client:
+        try:
+            client.create_work_pool(WorkPoolCreate(name=WORK_POOL, type="process"))
+        except ObjectAlreadyExists:
+            pass
+    remote: Any = flow.from_source(source=source, entrypoint=entrypoint)
+    remote.deploy(
+        name=DEPLOYMENT.split("/")[1],
+        work_pool_name=WORK_POOL,
+        build=False,
+        push=False,
+        print_next_steps=False,
+        ignore_warnings=True,
+    )
+    return DEPLOYMENT
+
+
+def submit(parameters: dict[str, Any], name: str) -> str:
+    """Start a deployed flow run without waiting for it; returns its id."""
+    from prefect.deployments import run_deployment
+
+    run: Any = run_deployment(DEPLOYMENT, parameters=parameters, timeout=0, flow_run_name=name)
+    return str(run.id)

@@ -1,0 +1,198 @@
+"""The Prefect server on this machine: loopback only, with a password, CSRF on, CORS closed, analytics off.
+
+Imports no prefect, so that `gatewright up`, `down` and the gate commands stay quick.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+
+from specs.base import Strict
+from specs.errors import GatewrightError
+from specs.files import write_bytes, write_json
+from specs.places import prefect_home
+
+START_TIMEOUT_S = 180.0
+
+
+class Server(Strict):
+    """A running server: where it answers and which process it is."""
+
+    port: int
+    pid: int
+    process_start: float
+
+    @property
+    def api_url(self) -> str:
+        """Base of the REST API."""
+        return f"http://127.0.0.1:{self.port}/api"
+
+
+def _record() -> Path:
+    return prefect_home() / "gatewright-server.json"
+
+
+def password() -> str:
+    """`user:secret` for the API, made once and kept in a file that only the user can read."""
+    path = prefect_home() / "auth"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_name(f"auth.{os.getpid()}")
+        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write("gatewright:" + secrets.token_urlsafe(24))
+        with contextlib.suppress(FileExistsError):  # another process made it first: its password counts
+            os.link(part, path)
+        part.unlink()
+    return path.read_text().strip()
+
+
+def settings(port: int) -> dict[str, str]:
+    """Environment of the server and of its clients. See the design, gates 12 and 13, for the reasons."""
+    return {
+        "PREFECT_HOME": str(prefect_home()),
+        "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
+        "PREFECT_API_AUTH_STRING": password(),
+        "PREFECT_LOGGING_LEVEL": "CRITICAL",
+        "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
+        "PREFECT_RUNNER_POLL_FREQUENCY": "1",
+        "PREFECT_WORKER_QUERY_SECONDS": "1",
+        "PREFECT_RESULTS_DEFAULT_SERIALIZER": "json",
+        "DO_NOT_TRACK": "1",
+    }
+
+
+def _server_settings(port: int) -> dict[str, str]:
+    return {
+        **settings(port),
+        "PREFECT_SERVER_API_AUTH_STRING": password(),
+        "PREFECT_SERVER_API_CSRF_PROTECTION_ENABLED": "true",
+        "PREFECT_SERVER_API_CORS_ALLOWED_ORIGINS": f"http://127.0.0.1:{port}",
+        "PREFECT_SERVER_UI_API_URL": f"http://127.0.0.1:{port}/api",
+        "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+        "PREFECT_SERVER_UI_SHOW_PROMOTIONAL_CONTENT": "false",
+    }
+
+
+def healthy(api_url: str, timeout_s: float = 2.0) -> bool:
+    """Whether a Prefect API answers there."""
+    try:
+        with urllib.request.urlopen(api_url + "/health", timeout=timeout_s) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError, ValueError):
+        return False
+
+
+def running() -> Server | None:
+    """The server that `up` started, if its process lives and it answers."""
+    try:
+        server = Server.model_validate_json(_record().read_bytes())
+        if abs(psutil.Process(server.pid).create_time() - server.process_start) > 1:
+            return None
+    except (OSError, ValueError, psutil.Error):
+        return None
+    return server if healthy(server.api_url, 10.0) else None
+
+
+def _free_port(preferred: int) -> int:
+    for port in (preferred, 0):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return int(probe.getsockname()[1])
+    raise GatewrightError("no free port on 127.0.0.1", "close a program that listens, or give --port")
+
+
+def up(port: int = 4200, tick: Callable[[float], None] = lambda seconds: None) -> Server:
+    """Start the server in the background unless it runs; returns when it answers.
+
+    `tick` is called with the seconds waited. Raises `GatewrightError` when it does not answer in time.
+    """
+    if server := running():
+        return server
+    port = _free_port(port)
+    home = prefect_home()
+    home.mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
+    with (home / "server.log").open("ab") as log:
+        process = _start_in_background(command, {**os.environ, **_server_settings(port)}, log.fileno())
+    server = Server(port=port, pid=process.pid, process_start=psutil.Process(process.pid).create_time())
+    write_json(_record(), server)
+    begun = time.monotonic()
+    while not healthy(server.api_url):
+        waited = time.monotonic() - begun
+        if process.poll() is not None or waited > START_TIMEOUT_S:
+            raise GatewrightError(
+                f"the Prefect server did not start on port {port}", f"its last words are in {home / 'server.log'}"
+            )
+        tick(waited)
+        time.sleep(0.3)
+    return server
+
+
+def _start_in_background(command: list[str], environment: dict[str, str], log: int) -> subprocess.Popen[bytes]:
+    """A process that outlives this one and that no Ctrl-C of this terminal reaches."""
+    flags: dict[str, object] = {"start_new_session": True}
+    if os.name == "nt":
+        flags = {"creationflags": 0x00000008 | 0x00000200}  # detached, in a process group of its own
+    return subprocess.Popen(  # type: ignore[call-overload,no-any-return]
+        command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **flags
+    )
+
+
+def _worker_record() -> Path:
+    return prefect_home() / "gatewright-worker.json"
+
+
+def start_worker(pool: str) -> int:
+    """Start a process worker for deployed runs unless one runs; returns its process id."""
+    server = up()
+    try:
+        known = json.loads(_worker_record().read_bytes())
+        if abs(psutil.Process(known["pid"]).create_time() - known["process_start"]) < 1:
+            return int(known["pid"])
+    except (OSError, ValueError, KeyError, psutil.Error):
+        pass
+    # The launcher restores SIGINT: a worker turns SIGTERM into SIGINT, which a background job inherits as ignored.
+    launcher = "import signal,runpy,sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    launcher += "sys.argv=['prefect']+sys.argv[1:]; runpy.run_module('prefect', run_name='__main__')"
+    command = [sys.executable, "-c", launcher, "worker", "start", "--pool", pool, "--type", "process"]
+    with (prefect_home() / "worker.log").open("ab") as log:
+        process = _start_in_background(command, {**os.environ, **settings(server.port)}, log.fileno())
+    started = psutil.Process(process.pid).create_time()
+    write_bytes(_worker_record(), json.dumps({"pid": process.pid, "process_start": started}).encode())
+    return process.pid
+
+
+def down() -> list[str]:
+    """Stop the worker and the server that were started here; returns what was stopped."""
+    stopped = []
+    for name, record in (("worker", _worker_record()), ("server", _record())):
+        try:
+            known = json.loads(record.read_bytes())
+            process = psutil.Process(known["pid"])
+            if abs(process.create_time() - known["process_start"]) < 1:
+                family = [*process.children(recursive=True), process]
+                process.terminate()
+                _, alive = psutil.wait_procs(family, timeout=15)
+                for straggler in alive:
+                    straggler.kill()
+                stopped.append(name)
+        except (OSError, ValueError, KeyError, psutil.Error):
+            pass
+        record.unlink(missing_ok=True)
+    return stopped

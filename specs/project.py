@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from specs.base import Language, Strict
-from specs.criteria import Criterion, Op
-from specs.metrics import STAGES
+from specs.criteria import Criterion, Op, merge
+from specs.metrics import STAGES, default_criteria
 from specs.parameters import PARAMETERS, Method, TrainingConfiguration
 from specs.policy import Policy
 
@@ -211,6 +211,14 @@ class Project(Strict):
     policy: Policy = Policy()
     hub: Hub = Hub()
     ledger: str | None = Field(None, description="database URL; null: SQLite in .gatewright/")
+
+    def criteria(self, stage: str) -> list[Criterion]:
+        """What a stage is judged by: its defaults, the objective (for `evaluate`), what the spec adds or loosens."""
+        criteria = default_criteria(stage)
+        if self.objective and stage == "evaluate":
+            goal = Criterion(metric=self.objective.metric, op=">=", bound=self.objective.at_least)
+            criteria = merge(criteria, [goal])
+        return merge(criteria, [added.criterion() for added in self.acceptance.get(stage, [])])
 
     @field_validator("acceptance", "stages", "caps")
     @classmethod

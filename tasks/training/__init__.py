@@ -1,0 +1,1 @@
+"""Training: one worker program, its checkpoints, and the stage that runs it."""

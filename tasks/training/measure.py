@@ -1,0 +1,135 @@
+"""Peak memory of a phase: the CUDA allocator's where there is a GPU, otherwise the process's resident set."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+
+Method = Literal["cuda", "high_water", "sampling"]
+
+_STATUS = Path("/proc/self/status")
+_CLEAR_REFS = Path("/proc/self/clear_refs")
+SAMPLING_INTERVAL_S = 0.005
+
+
+class PeakMeter:
+    """Highest memory since the last `reset`, in bytes.
+
+    `cuda` reads torch's allocator; `high_water` the kernel's VmHWM, which Linux lets a process reset;
+    `sampling` polls the resident set every 5 ms and can miss a shorter peak. `baseline_bytes` is what was held
+    when the meter was made: make it before the model is loaded to know what the model costs.
+    """
+
+    def __init__(self, device: str = "cpu", method: Method | None = None) -> None:
+        self.device = device
+        self.method: Method = method or _best_method(device)
+        self._sampler = _Sampler() if self.method == "sampling" else None
+        if self._sampler:
+            self._sampler.start()
+        self.baseline_bytes = self.current_bytes()
+        self.reset()
+
+    def current_bytes(self) -> int:
+        """Memory held now: allocated on the device, or resident."""
+        if self.method == "cuda":
+            import torch
+
+            return int(torch.cuda.memory_allocated(self.device))
+        return resident_bytes()
+
+    def reset(self) -> None:
+        """Begin a new phase: the peak is what is held now."""
+        if self.method == "cuda":
+            import torch
+
+            torch.cuda.reset_peak_memory_stats(self.device)
+        elif self.method == "high_water":
+            _CLEAR_REFS.write_bytes(b"5")
+        elif self._sampler:
+            self._sampler.peak_bytes = resident_bytes()
+
+    def peak_bytes(self) -> int:
+        """Highest allocated (CUDA) or resident bytes since `reset`."""
+        if self.method == "cuda":
+            import torch
+
+            return int(torch.cuda.max_memory_allocated(self.device))
+        if self.method == "high_water":
+            return _status_bytes("VmHWM")
+        assert self._sampler is not None
+        return max(self._sampler.peak_bytes, resident_bytes())
+
+    def reserved_bytes(self) -> int | None:
+        """Highest reserved bytes of the CUDA caching allocator since `reset`; null without a GPU."""
+        if self.method != "cuda":
+            return None
+        import torch
+
+        return int(torch.cuda.max_memory_reserved(self.device))
+
+    def close(self) -> None:
+        """Stop the sampling thread, where there is one."""
+        if self._sampler:
+            self._sampler.stop()
+
+    def __enter__(self) -> PeakMeter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+class _Sampler(threading.Thread):
+    """Keeps the highest resident set it has seen."""
+
+    def __init__(self) -> None:
+        super().__init__(name="peak-memory", daemon=True)
+        self.peak_bytes = resident_bytes()
+        self._end = threading.Event()
+
+    def run(self) -> None:
+        while not self._end.wait(SAMPLING_INTERVAL_S):
+            self.peak_bytes = max(self.peak_bytes, resident_bytes())
+
+    def stop(self) -> None:
+        """End and wait."""
+        self._end.set()
+        self.join()
+
+
+def resident_bytes() -> int:
+    """Resident set of this process."""
+    if _STATUS.exists():
+        return _status_bytes("VmRSS")
+    import psutil
+
+    return int(psutil.Process().memory_info().rss)
+
+
+def _status_bytes(key: str) -> int:
+    with _STATUS.open("rb") as file:
+        for line in file:
+            if line.startswith(key.encode() + b":"):
+                return int(line.split()[1]) * 1024
+    raise OSError(f"{_STATUS} has no {key}")
+
+
+def _best_method(device: str) -> Method:
+    if device.startswith("cuda"):
+        return "cuda"
+    return "high_water" if sys.platform == "linux" and _high_water_resets() else "sampling"
+
+
+def _high_water_resets() -> bool:
+    """Whether this kernel and container let a process reset its VmHWM, tried with 64 MiB."""
+    try:
+        block = bytearray(64 * 2**20)
+        del block
+        _CLEAR_REFS.write_bytes(b"5")
+        before = _status_bytes("VmHWM")
+        return before - _status_bytes("VmRSS") < 32 * 2**20
+    except OSError:
+        return False

@@ -1,0 +1,111 @@
+"""Numbers that the rules reason from, read out of evidence, source summaries and the model folder. No torch."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from agents.proposer import ProposerContext
+
+_KEPT_SHARE = 0.8
+"""Rows that usually survive quarantine and deduplication; only used until the data stage has counted."""
+
+
+@dataclass(frozen=True)
+class DataFacts:
+    """Samples and tokens of the training data. `counted` is false while they are estimated from the sources."""
+
+    train: int
+    evaluation: int
+    longest: int | None
+    mean: float | None
+    counted: bool
+
+
+def data_facts(context: ProposerContext) -> DataFacts:
+    """What the data stage counted; before it ran, an estimate from the rows of the sources."""
+    evidence = context.evidence.get("data")
+    if evidence is None:
+        return _estimated(context)
+
+    def value(name: str) -> float | None:
+        metric = evidence.metrics.get(name)
+        return metric.value if metric else None
+
+    longest = value("longest_sample")
+    return DataFacts(
+        train=int(value("samples_train") or 0),
+        evaluation=int(value("samples_eval") or 0),
+        longest=int(longest) if longest else None,
+        mean=mean_tokens(context.lengths),
+        counted=True,
+    )
+
+
+def source_rows(context: ProposerContext) -> int:
+    """Rows of all sources as the probe counted them."""
+    return sum(int(summary.get("rows") or 0) for summary in context.source_summaries)
+
+
+def _estimated(context: ProposerContext) -> DataFacts:
+    usable = [s for s in context.source_summaries if s.get("kind") != "sensor_logs"]
+    kept = math.floor(sum(int(s.get("rows") or 0) for s in usable) * _KEPT_SHARE)
+    share = float(context.spec.stages.get("data", {}).get("eval_share", 0.1) or 0.1) if _fixed(context) else 0.1
+    evaluation = math.ceil(kept * share)
+    return DataFacts(train=kept - evaluation, evaluation=evaluation, longest=None, mean=None, counted=False)
+
+
+def _fixed(context: ProposerContext) -> bool:
+    return isinstance(context.spec.stages.get("data", {}).get("eval_share"), int | float)
+
+
+def mean_tokens(lengths: Mapping[str, Any]) -> float | None:
+    """Mean tokens per training sample in summary.json, under `tokens.mean` or `mean_tokens`."""
+    tokens = lengths.get("tokens")
+    found = tokens.get("mean") if isinstance(tokens, Mapping) else lengths.get("mean_tokens")
+    return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
+
+
+def parameter_count(model: Path | None) -> int | None:
+    """Parameters of a local model folder, from the headers of its safetensors files; null where there are none.
+
+    Format: 8 bytes little-endian header length, then JSON (safetensors specification).
+    """
+    if model is None or not model.is_dir():
+        return None
+    total = 0
+    for path in sorted(model.glob("*.safetensors")):
+        total += _tensor_elements(path)
+    return total or None
+
+
+def _tensor_elements(path: Path) -> int:
+    with path.open("rb") as file:
+        prefix = file.read(8)
+        if len(prefix) < 8:
+            return 0
+        (length,) = struct.unpack("<Q", prefix)
+        if length > 100 * 2**20:
+            return 0
+        header = json.loads(file.read(length))
+    return sum(math.prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__")
+
+
+def seconds_per_token(parameters: int | None, device: Mapping[str, Any]) -> float | None:
+    """Rough training seconds per token: 6 floating-point operations per parameter and token.
+
+    CPU: 6.5e10 operations per second and core, measured on a 135M model in fp32. GPU: 0.35 of its dense bf16 rate
+    where the device facts name one (`tflops`), else unknown. The stress test replaces this.
+    """
+    if parameters is None:
+        return None
+    if device.get("kind", "cpu") == "cpu":
+        cores = int(device.get("physical_cores") or 2)
+        return 6 * parameters / (6.5e10 * cores)
+    tflops = device.get("tflops")
+    return 6 * parameters / (float(tflops) * 1e12 * 0.35) if tflops else None

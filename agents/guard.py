@@ -1,0 +1,191 @@
+"""What stands between a proposal and a gate: schema, bounds, caps, scope lock, fingerprint, memory.
+
+The same checks for the rules, for a language model and for a person's `--set`. Pure: nothing is read or written.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from agents.limits import limits
+from agents.proposer import MemoryFunction
+from agents.siblings import dry_run_model
+from specs.base import Strict
+from specs.canonical import plain
+from specs.errors import GuardRefused
+from specs.parameters import PARAMETERS, TrainingConfiguration, leaves, replace, resolve
+from specs.project import Project
+from specs.proposals import MemoryCheck, Proposal, Reason
+
+
+def check(
+    proposal: Proposal,
+    spec: Project,
+    *,
+    approved: Mapping[str, Proposal] | None = None,
+    memory: MemoryFunction | None = None,
+) -> list[str]:
+    """Everything that is wrong with a proposal, in words; an empty list is a pass.
+
+    `approved` are the proposals that finished stages ran with. `memory` is asked only when the schema holds.
+    """
+    parameters, problems = _schema(proposal)
+    if parameters is None:
+        return problems
+    stored = plain(parameters)
+    if stored != plain(proposal.parameters):
+        problems.append("the parameters are not written out in full, every default included")
+    flat = leaves(stored)
+    for limit in limits(spec, proposal.stage):
+        if limit.path in flat and (broken := limit.broken_by(flat[limit.path])):
+            problems.append(broken)
+    problems += _scope(proposal.stage, stored, spec)
+    problems += _same_as_stress_test(proposal, approved or {})
+    training = getattr(parameters, "training", None)
+    if training is not None:
+        problems += _training(training)
+        if memory is not None and not problems:
+            problems += _memory(memory(training))
+    return problems
+
+
+def guard(
+    proposal: Proposal,
+    spec: Project,
+    *,
+    approved: Mapping[str, Proposal] | None = None,
+    memory: MemoryFunction | None = None,
+) -> Proposal:
+    """The proposal with its memory check attached; raises `GuardRefused` with everything that is wrong."""
+    problems = check(proposal, spec, approved=approved, memory=memory)
+    if problems:
+        raise GuardRefused(
+            f"the proposal for {proposal.stage} is refused: " + "; ".join(problems),
+            "stay inside stages and caps of project.yaml, or change them there before a new run",
+        )
+    if memory is None or "training" not in proposal.parameters:
+        return proposal
+    account = memory(TrainingConfiguration.model_validate(proposal.parameters["training"]))
+    return proposal.model_copy(update={"memory": account})
+
+
+def edit(proposal: Proposal, edits: Mapping[str, Any], person: str) -> Proposal:
+    """The proposal with a person's values in it, to be guarded again. Raises `GuardRefused` for an unknown key.
+
+    A key is a dotted path or its unique end (`lr`); a text value is read as JSON where it is JSON.
+    """
+    parameters: dict[str, Any] = dict(proposal.parameters)
+    reasons = list(proposal.reasons)
+    for key, value in sorted(edits.items()):
+        path = resolve(parameters, key)
+        if path is None:
+            raise GuardRefused(f"{proposal.stage} has no parameter {key!r}", _near(key, parameters))
+        parameters = replace(parameters, path, _read(value))
+        reasons = [r for r in reasons if r.parameter != path]
+        reasons.append(Reason(parameter=path, text=f"set by {person}", source=f"person:{person}"))
+    candidate = proposal.model_copy(update={"parameters": parameters})
+    model, problems = _schema(candidate)
+    if model is None:
+        raise GuardRefused(f"the edit of {proposal.stage} is refused: " + "; ".join(problems), "see the bounds")
+    return candidate.model_copy(
+        update={"parameters": plain(model), "reasons": reasons, "edited_by": person, "memory": None}
+    )
+
+
+def _read(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except json.JSONDecodeError:
+        return value
+
+
+def _near(key: str, parameters: dict[str, Any]) -> str:
+    flat = sorted(leaves(parameters))
+    ends = [path for path in flat if path.rpartition(".")[2] == key.rpartition(".")[2]]
+    if len(ends) > 1:
+        return f"it is ambiguous: write one of {', '.join(ends)}"
+    names = {path.rpartition(".")[2]: path for path in flat} | {path: path for path in flat}
+    close = difflib.get_close_matches(key, sorted(names), n=1)
+    nearest = f"did you mean {names[close[0]]}? " if close else ""
+    return f"{nearest}parameters are {', '.join(flat)}"
+
+
+def _schema(proposal: Proposal) -> tuple[Strict | None, list[str]]:
+    model = PARAMETERS.get(proposal.stage)
+    if model is None:
+        return None, [f"{proposal.stage!r} is no stage with parameters; there are {', '.join(PARAMETERS)}"]
+    try:
+        return model.model_validate(proposal.parameters), []
+    except ValidationError as error:
+        return None, [
+            f"{'.'.join(str(part) for part in e['loc']) or proposal.stage}: {e['msg']}" for e in error.errors()
+        ]
+
+
+def _scope(stage: str, parameters: dict[str, Any], spec: Project) -> list[str]:
+    """What the spec decides and no proposal may: the method, the model of the dry run, the over-long rule."""
+    problems = []
+    training = parameters.get("training")
+    if training is not None and training["method"] != spec.method:
+        problems.append(f"method {training['method']} is not {spec.method}, which project.yaml sets")
+    if stage == "dry_run" and parameters["model"] != dry_run_model(spec):
+        problems.append(f"model {parameters['model']!r} is not {dry_run_model(spec)!r}, which project.yaml sets")
+    if stage == "data" and spec.over_long != "ask" and parameters["over_long"] != spec.over_long:
+        problems.append(f"over_long {parameters['over_long']} is not {spec.over_long}, which project.yaml sets")
+    return problems
+
+
+def _same_as_stress_test(proposal: Proposal, approved: Mapping[str, Proposal]) -> list[str]:
+    """`train` runs under exactly the configuration that the stress test measured."""
+    if proposal.stage != "train":
+        return []
+    if "stress_test" not in approved:
+        return ["no stress test has passed for this training configuration"]
+    measured = leaves(plain(approved["stress_test"].parameters["training"]))
+    asked = leaves(plain(proposal.parameters["training"]))
+    changed = [
+        f"{k} {measured.get(k)!r} -> {asked.get(k)!r}"
+        for k in sorted(measured | asked)
+        if measured.get(k) != asked.get(k)
+    ]
+    if not changed:
+        return []
+    return [
+        f"differs from what the stress test measured ({', '.join(changed)}); a change needs a new stress test: "
+        "rework with --stage stress_test"
+    ]
+
+
+def _training(training: TrainingConfiguration) -> list[str]:
+    problems = []
+    cap = training.max_tokens_per_step
+    if cap is not None and training.max_length > cap:
+        problems.append(
+            f"one sample of max_length {training.max_length} is longer than max_tokens_per_step {cap}: "
+            "no batch plan exists"
+        )
+    elif cap is not None and training.max_length * training.effective_batch > cap:
+        problems.append(
+            f"{training.effective_batch} samples of {training.max_length} tokens can pass "
+            f"max_tokens_per_step {cap}; lower micro_batch or gradient_accumulation"
+        )
+    if training.max_steps is not None and training.lr_warmup_steps >= training.max_steps:
+        problems.append(f"lr_warmup_steps {training.lr_warmup_steps} is not below max_steps {training.max_steps}")
+    return problems
+
+
+def _memory(account: MemoryCheck) -> list[str]:
+    if account.fits:
+        return []
+    over = account.peak_bytes - account.usable_bytes
+    return [
+        f"predicted peak {account.peak_bytes / 2**30:.2f} GiB does not fit {account.device} with "
+        f"{account.usable_bytes / 2**30:.2f} GiB usable (over by {over / 2**30:.2f} GiB)"
+    ]

@@ -1,0 +1,131 @@
+"""Why a rule chose a value, in English and Chinese."""
+
+from __future__ import annotations
+
+from specs.base import Language
+
+_TEXTS: dict[str, tuple[str, str]] = {
+    "method": ("the method of the project", "项目指定的方法"),
+    "over_long": ("the over-long rule of the project", "项目指定的超长规则"),
+    "eval_share_small": (
+        "{rows:,} rows are few: at least 16 held-out samples are needed to judge anything",
+        "仅有 {rows:,} 行：至少要 16 个留出样本才能评判",
+    ),
+    "buckets_small": ("about {rows:,} rows fill only so many length buckets", "约 {rows:,} 行只够这些长度分桶"),
+    "max_length": (
+        "the longest sample has {longest:,} tokens; rounded up to a multiple of 8, nothing is cut",
+        "最长样本 {longest:,} 词元，上取整到 8 的倍数，不截断",
+    ),
+    "max_length_guess": ("not counted yet; the data stage decides", "尚未统计，由数据阶段决定"),
+    "max_tokens_per_step": ("the cap of the project", "项目设定的上限"),
+    "batch": (
+        "{effective} samples per optimizer step: {why}",
+        "每个优化步 {effective} 个样本：{why}",
+    ),
+    "batch_cap": (
+        "the longest sample times {effective} stays within {cap:,} tokens per step",
+        "最长样本 × {effective} 不超过每步 {cap:,} 词元",
+    ),
+    "batch_size": ("usual for {train:,} samples", "{train:,} 个样本的常用值"),
+    "accumulation": (
+        "{accumulation} micro batches of {micro} make {effective} samples per optimizer step",
+        "{accumulation} 个微批 × {micro} 个样本 = 每步 {effective} 个样本",
+    ),
+    "memory_micro": (
+        "lowered until the predicted peak fits; the effective batch stays",
+        "降低到预测峰值可容纳为止，有效批量不变",
+    ),
+    "memory_checkpointing": (
+        "without it the predicted peak does not fit; costs 20 to 40 % time",
+        "不启用则预测峰值放不下；时间增加 20–40 %",
+    ),
+    "lr": (
+        "{method} on a model of {size} parameters; small models and adapters need larger steps",
+        "{method}，模型 {size} 参数；小模型和适配器需要更大的步长",
+    ),
+    "warmup": ("about 5 % of {steps:,} steps", "约为 {steps:,} 步的 5 %"),
+    "epochs": (
+        "{train:,} samples: {epochs} passes are about {steps:,} optimizer steps",
+        "{train:,} 个样本：{epochs} 轮约 {steps:,} 个优化步",
+    ),
+    "max_steps": (
+        "the cap of the project; {seen:,} of {total:,} planned samples are seen",
+        "项目设定的上限；计划的 {total:,} 个样本中训练 {seen:,} 个",
+    ),
+    "dry_steps": ("a dry run is {steps} steps", "试运行共 {steps} 步"),
+    "save_steps": ("a kill loses at most {save} of {steps:,} steps", "被强制终止最多损失 {steps:,} 步中的 {save} 步"),
+    "threads": ("the physical cores of this device", "本机物理核数"),
+    "weights_gpu": ("the device computes in {dtype}", "设备支持 {dtype} 计算"),
+    "weights_quantised": ("what {method} means", "{method} 的定义"),
+    "dry_model": (
+        "a small model over the same pipeline finds faults of data and settings in minutes",
+        "小模型走同一流程，几分钟内发现数据和设置的问题",
+    ),
+    "repeat": ("exactly what the stress test measured", "与压力测试完全一致"),
+    "generations": ("the cap of the project", "项目设定的上限"),
+    "loss_batch": (
+        "half of the training micro batch, so that evaluation never raises the peak",
+        "训练微批的一半，评估不会抬高峰值",
+    ),
+    "fault_spread": (
+        "{types} fault types: at least one generation for each",
+        "{types} 种故障类型，每种至少生成一次",
+    ),
+    "limit": ("{wanted} was the rule's choice; {source} allows this", "规则选择 {wanted}；{source} 只允许此值"),
+    "kept_feedback": ("kept from an earlier round", "沿用前几轮的要求"),
+    "feedback": ("asked for in the feedback of this gate", "本关反馈中提出"),
+    "answered": ("{parameter}: {before} -> {after}", "{parameter}：{before} → {after}"),
+    "answered_limited": (
+        "{parameter}: {before} -> {after} ({wanted} was asked for; {source} allows no more)",
+        "{parameter}：{before} → {after}（要求 {wanted}，{source} 不允许）",
+    ),
+    "answered_locked": (
+        "{parameter} stays: train repeats what the stress test measured; a change needs a new stress test "
+        "(rework with --stage stress_test)",
+        "{parameter} 不变：训练必须与压力测试一致；如需修改请重做压力测试（rework --stage stress_test）",
+    ),
+    "answered_fixed": ("{parameter} stays {before}: {source} fixes it", "{parameter} 保持 {before}：{source} 已固定"),
+    "not_understood": (
+        "No rule acts on: {text}. A person can set any parameter with --set name=value ({names}).",
+        "没有规则能处理：{text}。可用 --set 名称=值 直接设置任一参数（{names}）。",
+    ),
+    "warn_max_steps": (
+        "max_steps stops the training after {seen:,} of {total:,} samples that {epochs} epochs would show",
+        "max_steps 使训练在 {epochs} 轮的 {total:,} 个样本中只看 {seen:,} 个",
+    ),
+    "warn_too_long": (
+        "the longest sample ({longest:,} tokens) is longer than the cap of {cap:,} tokens per step",
+        "最长样本（{longest:,} 词元）超过每步 {cap:,} 词元的上限",
+    ),
+    "warn_no_memory": (
+        "no configuration within the rules fits the memory of the device",
+        "规则范围内没有能放进设备内存的配置",
+    ),
+    "warn_no_data": ("the data stage has counted no training samples", "数据阶段没有统计到训练样本"),
+    "x_rows": ("rows the probe counted in the sources", "对源文件的探测计数"),
+    "x_kept": (
+        "about four fifths of the rows survive quarantine and duplicates",
+        "约五分之四的行能通过隔离和去重",
+    ),
+    "x_share": ("eval_share of the kept samples", "保留样本 × eval_share"),
+    "x_counted": ("counted by the data stage", "数据阶段统计"),
+    "x_steps": (
+        "samples over effective batch, times epochs, at most max_steps",
+        "样本数 ÷ 有效批量 × 轮数，不超过 max_steps",
+    ),
+    "x_time": (
+        "6 operations per parameter and token at the usual rate of this device",
+        "每参数每词元 6 次运算，按设备常见速度",
+    ),
+    "x_measured_time": ("seconds per token that the stress test measured", "压力测试实测每词元秒数"),
+    "x_memory": ("memory account of this configuration", "该配置的内存账目"),
+    "x_goal": ("objective of the project", "项目目标"),
+    "x_criterion": ("smallest value that passes", "通过所需的最小值"),
+    "x_history": ("measured in the last run of this project", "本项目上一次运行的实测值"),
+}
+
+
+def text(language: Language, key: str, **values: object) -> str:
+    """One reason. Raises `KeyError` for an unknown key or a missing value."""
+    english, chinese = _TEXTS[key]
+    return (chinese if language == "zh" else english).format(**values)

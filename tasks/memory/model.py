@@ -1,0 +1,142 @@
+"""The model of a trace: the real classes from a configuration, the real adapters, parameters without data."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from typing import Any
+
+import torch
+from torch import nn
+
+from specs.errors import ModelError
+from tasks.memory.settings import TraceSettings
+
+TORCH_DTYPE = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+PER_LAYER_KEYS = ("layer_types", "mlp_layer_types", "no_rope_layers", "layers_block_type")
+"""Configuration lists with one entry per layer; cut together with the depth."""
+
+
+def configuration(settings: TraceSettings, depth: int | None = None) -> Any:
+    """The transformers configuration, cut to `depth` layers. Raises `ModelError` for a type transformers lacks."""
+    from transformers import AutoConfig
+
+    values = copy.deepcopy(settings.architecture)
+    kind = values.pop("model_type", None)
+    for key in ("quantization_config", "torch_dtype", "dtype", "auto_map", "transformers_version"):
+        values.pop(key, None)
+    if not isinstance(kind, str):
+        raise ModelError("the configuration has no model_type", "use the config.json of a transformers model")
+    try:
+        config = AutoConfig.for_model(kind, **values)
+    except (ValueError, TypeError, KeyError) as error:
+        raise ModelError(
+            f"transformers cannot read this configuration of type {kind}: {str(error).splitlines()[0]}",
+            "check config.json; models that need code of their own are not loaded",
+        ) from error
+    if depth is not None and depth != config.num_hidden_layers:
+        for key in PER_LAYER_KEYS:
+            if isinstance(getattr(config, key, None), list):
+                setattr(config, key, _thinned(getattr(config, key), depth))
+        config.num_hidden_layers = depth
+    config.use_cache = False
+    return config
+
+
+def _thinned(values: list[Any], depth: int) -> list[Any]:
+    """The first entries, so that a periodic pattern stays one."""
+    return values[:depth]
+
+
+def build(settings: TraceSettings, depth: int | None = None) -> nn.Module:
+    """The model on the meta device, adapters attached, as the training worker sets it up."""
+    from transformers import AutoModelForCausalLM
+
+    config = configuration(settings, depth)
+    attention = "eager" if settings.attention == "eager" else "sdpa"
+    weights = "bf16" if settings.weights.startswith("nf4") else settings.weights
+    try:
+        with torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(config, dtype=TORCH_DTYPE[weights], attn_implementation=attention)
+    except (ValueError, ImportError, AttributeError, TypeError, RuntimeError) as error:
+        raise ModelError(
+            f"no causal language model can be built from this configuration: {str(error).splitlines()[0]}",
+            "the account needs the configuration of a text-generation model",
+        ) from error
+    if settings.weights.startswith("nf4"):
+        from tasks.memory.quantised import quantise
+
+        model = quantise(model, settings)
+    if settings.method != "full":
+        model = attach(model, settings)
+    if settings.activation_checkpointing:
+        inner: Any = model
+        if settings.method != "full":
+            inner.enable_input_require_grads()
+        inner.activation_checkpointing_enable({"use_reentrant": False})
+    if settings.device == "cuda":
+        for module in model.modules():
+            if isinstance(module, nn.Dropout):
+                _fuse_dropout(module)
+    return model
+
+
+def attach(model: nn.Module, settings: TraceSettings) -> Any:
+    """The real PEFT adapters of LoRA, QLoRA and DoRA, created without data."""
+    from peft import LoraConfig, get_peft_model
+
+    lora = LoraConfig(
+        r=settings.rank,
+        lora_dropout=settings.dropout,
+        target_modules=settings.targets,
+        use_dora=settings.method == "dora",
+        task_type="CAUSAL_LM",
+    )
+    try:
+        with torch.device("meta"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return get_peft_model(model, lora)  # type: ignore[arg-type]
+    except ValueError as error:
+        raise ModelError(
+            f"adapters cannot be attached: {str(error).splitlines()[0]}",
+            "name linear layers of this model in lora.targets, or use all-linear",
+        ) from error
+
+
+def _fuse_dropout(module: nn.Dropout) -> None:
+    """CUDA drops out with one kernel and a mask of one byte an element; the CPU's path keeps a mask in full width."""
+
+    def forward(values: torch.Tensor) -> torch.Tensor:
+        if not module.training or module.p == 0:
+            return values
+        return torch.native_dropout(values, module.p, True)[0]
+
+    module.forward = forward  # type: ignore[method-assign]
+
+
+def materialise(model: nn.Module) -> None:
+    """Exchange meta parameters and buffers for CPU ones of the active fake mode; tied ones stay tied."""
+    done: dict[int, Any] = {}
+
+    def fresh(tensor: torch.Tensor) -> torch.Tensor:
+        return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
+
+    for module in model.modules():
+        for name, parameter in list(module._parameters.items()):
+            if parameter is not None:
+                if id(parameter) not in done:
+                    done[id(parameter)] = nn.Parameter(fresh(parameter), requires_grad=parameter.requires_grad)
+                module._parameters[name] = done[id(parameter)]
+        for name, buffer in list(module._buffers.items()):
+            if buffer is not None:
+                if id(buffer) not in done:
+                    done[id(buffer)] = fresh(buffer)
+                module._buffers[name] = done[id(buffer)]
+
+
+def decoder_layers(model: nn.Module, depth: int) -> list[nn.Module]:
+    """The repeated layers: the outermost module list that has `depth` entries."""
+    for module in model.modules():
+        if isinstance(module, nn.ModuleList) and len(module) == depth:
+            return list(module)
+    return []

@@ -1,0 +1,70 @@
+"""What a trace depends on: the architecture, the training configuration's memory side, and the batch."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from specs.base import Strict
+from specs.errors import InputError
+from specs.parameters import Method, Optimizer, TrainingConfiguration
+
+LossPath = Literal["current", "hf-2024"]
+DeviceKind = Literal["cuda", "cpu"]
+
+ROUNDING: dict[DeviceKind, int] = {"cuda": 512, "cpu": 1}
+"""Bytes to which the allocator of a device rounds a request (CUDA: kMinBlockSize of c10's caching allocator)."""
+
+
+class TraceSettings(Strict):
+    """One account's inputs. `architecture` is the content of config.json, `model_type` included."""
+
+    architecture: dict[str, Any]
+    method: Method = "lora"
+    rank: int = Field(16, ge=1)
+    dropout: float = Field(0.05, ge=0, lt=1)
+    targets: Literal["all-linear"] | list[str] = "all-linear"
+    weights: Literal["fp32", "bf16", "fp16", "nf4", "nf4-dq"] = "fp32"
+    compute: Literal["fp32", "bf16", "amp-bf16", "amp-fp16"] = "fp32"
+    optimizer: Optimizer = "adamw"
+    activation_checkpointing: bool = False
+    attention: Literal["sdpa", "eager", "flash"] = "sdpa"
+    gradient_accumulation: int = Field(1, ge=1)
+    loss_path: LossPath = "current"
+    kbit_prepare: bool = True
+    device: DeviceKind = "cuda"
+    micro_batch: int = Field(1, ge=1)
+    seq_len: int = Field(1024, ge=8)
+    padded: bool = Field(False, description="samples of one micro batch differ in length: an attention mask is built")
+    evaluation_batch: int = Field(1, ge=1)
+
+    def at(self, micro_batch: int, seq_len: int) -> TraceSettings:
+        """The same with another batch."""
+        return self.model_copy(update={"micro_batch": micro_batch, "seq_len": seq_len})
+
+
+def from_training(
+    architecture: dict[str, Any], training: TrainingConfiguration, longest: int, device: DeviceKind
+) -> TraceSettings:
+    """The settings of the heaviest micro batch that `training` allows with samples of at most `longest` tokens."""
+    if training.compute == "bf16" and training.weights == "fp32":
+        raise InputError("compute bf16 needs 16-bit weights", "use weights bf16, or compute amp-bf16 with fp32 weights")
+    return TraceSettings(
+        architecture=architecture,
+        method=training.method,
+        rank=training.lora.rank,
+        dropout=training.lora.dropout,
+        targets=training.lora.targets,
+        weights=training.weights,
+        compute=training.compute,
+        optimizer=training.optimizer,
+        activation_checkpointing=training.activation_checkpointing,
+        attention=training.attention,
+        gradient_accumulation=training.gradient_accumulation,
+        device=device,
+        micro_batch=training.micro_batch,
+        seq_len=longest,
+        padded=training.micro_batch > 1,
+        evaluation_batch=training.micro_batch,
+    )

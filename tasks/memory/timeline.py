@@ -1,0 +1,101 @@
+"""A trace as a list of births and deaths of storages, and its replay: peaks by place, with who was resident."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+Resident = Literal["weights", "gradients", "optimizer_states", "activations", "temporary", "framework"]
+RESIDENTS: tuple[Resident, ...] = (
+    "weights",
+    "gradients",
+    "optimizer_states",
+    "activations",
+    "temporary",
+    "framework",
+)
+
+
+class Place(NamedTuple):
+    """Where in a step: a phase, and the layer from the front (0, 1, ...) or from the back (-1, -2, ...).
+
+    `layer` is null outside the layers; `part` then says before or after them.
+    """
+
+    phase: str
+    part: str
+    layer: int | None = None
+
+
+@dataclass
+class Peak:
+    """The most bytes at one place and what they were."""
+
+    total: int = 0
+    residents: dict[Resident, int] = field(default_factory=dict)
+
+
+@dataclass
+class Timeline:
+    """Births (`n`), deaths (`~n`) and moves to another place, in order. Storage `n` has `sizes[n]` bytes."""
+
+    sizes: list[int] = field(default_factory=list)
+    kinds: dict[int, Resident] = field(default_factory=dict)
+    events: list[int | Place] = field(default_factory=list)
+
+    def born(self, size: int) -> int:
+        """A new storage; returns its number."""
+        self.sizes.append(size)
+        self.events.append(len(self.sizes) - 1)
+        return len(self.sizes) - 1
+
+    def died(self, number: int) -> None:
+        """A storage was freed."""
+        self.events.append(~number)
+
+    def move(self, place: Place) -> None:
+        """What follows happens at `place`."""
+        self.events.append(place)
+
+
+def outliving(timeline: Timeline, born_in: str, until: str) -> set[int]:
+    """Storages born in one phase that are still alive when another begins: what forward keeps for backward."""
+    kept: set[int] = set()
+    alive: set[int] = set()
+    phase = ""
+    for event in timeline.events:
+        if isinstance(event, Place):
+            if event.phase == until and phase != until:
+                kept |= alive
+                alive = set()
+            phase = event.phase
+        elif event >= 0:
+            if phase in born_in.split("+"):
+                alive.add(event)
+        else:
+            alive.discard(~event)
+    return kept
+
+
+def peaks(timeline: Timeline, rounding: int) -> dict[Place, Peak]:
+    """The peak of every place, storages rounded up to `rounding` bytes. A place begins with what is alive then."""
+    result: dict[Place, Peak] = {}
+    now: dict[Resident, int] = defaultdict(int)
+    total, place = 0, Place("build", "model")
+
+    def note() -> None:
+        peak = result.setdefault(place, Peak())
+        if total > peak.total:
+            peak.total, peak.residents = total, dict(now)
+
+    for event in timeline.events:
+        if isinstance(event, Place):
+            place = event
+        else:
+            number, sign = (event, 1) if event >= 0 else (~event, -1)
+            size = -(-timeline.sizes[number] // rounding) * rounding * sign
+            now[timeline.kinds.get(number, "temporary")] += size
+            total += size
+        note()
+    return result

@@ -1,0 +1,63 @@
+"""Follows every storage of the tensors that operators return, from birth to death."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from tasks.memory.timeline import Place, Resident, Timeline
+
+
+class StorageTracker(TorchDispatchMode):
+    """A dispatch mode that writes a `Timeline`. Works on fake tensors as on real ones.
+
+    What a kernel allocates and frees inside itself is not seen.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.timeline = Timeline()
+        self.place = Place("build", "model")
+        self._live: dict[int, int] = {}
+
+    def at(self, phase: str, part: str, layer: int | None = None) -> None:
+        """What follows happens there."""
+        place = Place(phase, part, layer)
+        if place != self.place:
+            self.place = place
+            self.timeline.move(place)
+
+    def see(self, tensor: torch.Tensor, kind: Resident | None = None) -> None:
+        """A tensor whose storage counts; `kind` says what it is, once that is known."""
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        number = self._live.get(key)
+        if number is None:
+            number = self._live[key] = self.timeline.born(storage.nbytes())
+            weakref.finalize(storage, self._forget, key, number)
+            if self.place.phase == "recompute":
+                self.timeline.kinds[number] = "activations"
+        if kind is not None:
+            self.timeline.kinds[number] = kind
+
+    def _forget(self, key: int, number: int) -> None:
+        if self._live.get(key) == number:
+            del self._live[key]
+        self.timeline.died(number)
+
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if self.place.phase in ("backward", "recompute"):
+            # Autograd's own work has gradients disabled; a layer run again for its activations has them enabled.
+            self.at("recompute" if torch.is_grad_enabled() else "backward", self.place.part, self.place.layer)
+        out = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(out):
+            if isinstance(leaf, torch.Tensor):
+                self.see(leaf)
+        return out

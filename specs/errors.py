@@ -3,6 +3,7 @@
 GatewrightError                 1   something failed while running
 ├── StorageError                1   the disk is full, or a folder cannot be written
 ├── WorkerError                 1   a worker process ended without its result
+├── TrainingError               1   training cannot go on: a loss that is not finite, a plan that does not hold
 ├── InputError                  2   what the person wrote or provided cannot be used
 │   ├── SpecError               2   project.yaml: all problems at once, each with its line
 │   ├── SourceError             2   a raw file: missing, empty, undecodable, wrong columns
@@ -12,6 +13,7 @@ GatewrightError                 1   something failed while running
 │   ├── DecisionRefused         6   early, late, double, ambiguous or stale
 │   ├── LeaseHeld               6   another process works on this run
 │   ├── RunOpen                 6   the project has an open run
+│   ├── ResumeRefused           6   what a checkpoint was written under is not what is asked for now
 │   └── GuardRefused            6   a proposal or edit outside schema, bounds or memory
 ├── VerificationFailed          7   recomputed is not what was recorded
 └── Stopped                     130 stopped on request, everything saved
@@ -49,6 +51,10 @@ class StorageError(GatewrightError):
 
 class WorkerError(GatewrightError):
     """A worker process ended without its result."""
+
+
+class TrainingError(GatewrightError):
+    """Training cannot go on: a loss that is not finite, or a batch that is not the planned one."""
 
 
 class InputError(GatewrightError):
@@ -112,6 +118,10 @@ class LeaseHeld(Refused):
 
 class RunOpen(Refused):
     """The project has an open run."""
+
+
+class ResumeRefused(Refused):
+    """What a checkpoint was written under is not what is asked for now."""
 
 
 class GuardRefused(Refused):

@@ -6,6 +6,7 @@ It stands in for a real base model where none can be had: in tests and in the Ch
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -108,8 +109,8 @@ def _chat(tokenizer: Any, item: str | Dialogue) -> str:
 
 def _train_tokenizer(corpus: list[str | Dialogue]) -> Any:
     """A byte-level BPE: every text has tokens, none is unknown."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     import transformers
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     texts = [t for item in corpus for t in ([item] if isinstance(item, str) else [item.question, item.answer])]
     core = Tokenizer(models.BPE())
@@ -190,3 +191,7 @@ def _pretrain(model: Any, stream: list[int], begins: list[int]) -> None:
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
     model.eval()
+
+
+if __name__ == "__main__":
+    build_tiny_model(Path(sys.argv[1]))

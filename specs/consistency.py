@@ -144,11 +144,12 @@ def parameter_field(stage: str, name: str) -> FieldInfo:
     raise KeyError(name)
 
 
-def _adapter(field: FieldInfo) -> TypeAdapter[Any]:
+def parameter_annotation(field: FieldInfo) -> Any:
+    """The type of a parameter together with its limits."""
     annotation: Any = field.annotation
     for constraint in field.metadata:
         annotation = Annotated[annotation, constraint]
-    return TypeAdapter(annotation)
+    return annotation
 
 
 def _limits(spec: Project, tree: Tree) -> Iterator[Problem]:
@@ -159,7 +160,7 @@ def _limits(spec: Project, tree: Tree) -> Iterator[Problem]:
     for stage, caps in spec.caps.items():
         for name, cap in caps.items():
             path: Path = ("caps", stage, name)
-            if not _is_numeric(parameter_field(stage, name)):
+            if not is_numeric(parameter_field(stage, name)):
                 yield tree.problem(path, f"{name} is not a number, so it has no upper limit", _fix_it(name))
             else:
                 yield from _value_problem(path, "a cap", cap, tree)
@@ -170,7 +171,7 @@ def _one_limit(path: Path, setting: Any, cap: float | None, tree: Tree) -> Itera
     if not isinstance(setting, Bounds):
         yield from _value_problem(path, "this", setting, tree)
         lowest = setting if isinstance(setting, int | float) and not isinstance(setting, bool) else None
-    elif not _is_numeric(parameter_field(stage, name)):
+    elif not is_numeric(parameter_field(stage, name)):
         yield tree.problem(path, f"{name} is not a number, so it has no min or max", _fix_it(name), "")
         return
     else:
@@ -189,7 +190,8 @@ def _fix_it(name: str) -> str:
     return f"Fix its value under stages instead: {name}: <value>"
 
 
-def _is_numeric(field: FieldInfo) -> bool:
+def is_numeric(field: FieldInfo) -> bool:
+    """Whether a parameter is a number, so that it can have limits."""
     members = [m for m in (field.annotation, *get_args(field.annotation)) if m is not type(None)]
     return any(m in (int, float) for m in members)
 
@@ -202,7 +204,7 @@ def _value_problem(path: Path, what: str, value: Any, tree: Tree) -> Iterator[Pr
     try:
         if isinstance(value, bool) and field.annotation is not bool:
             raise ValueError
-        _adapter(field).validate_python(value)
+        TypeAdapter(parameter_annotation(field)).validate_python(value)
     except ValidationError as error:
         said = error.errors(include_url=False)[0]["msg"]
         rule = f"{path[2]} cannot have this value: {said[:1].lower()}{said[1:]}"

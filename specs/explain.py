@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, get_args, get_origin
 
 from specs.errors import Problem
+from specs.metrics import STAGES
 from specs.model_walk import bare, is_model, key_homes, known_keys, tag_of, union_members, walk
-from specs.words import listed, nearest
+from specs.project import parameter_names
+from specs.words import SYNONYMS, listed, nearest
 from specs.yaml_tree import Path, Tree, dotted, shorten
 
 Error = Mapping[str, Any]
@@ -47,10 +49,13 @@ def unknown_key(path: Path, parent: Any, tree: Tree) -> Problem:
     near = nearest(key, known)
     where = f"{dotted(path[:-1])} " if path[:-1] else ""
     homes = [home for name, home in key_homes() if name == key and home != dotted(path)]
+    stages = [stage for stage in STAGES if SYNONYMS.get(key, key) in parameter_names(stage)]
     if near:
         way_out = f"Did you mean {near[0]}?"
     elif homes:
         way_out = f"{key} belongs under {homes[0].removesuffix('.' + key)}"
+    elif stages:
+        way_out = f"Write it as stages: {{{stages[-1]}: {{{SYNONYMS.get(key, key)}: ...}}}}"
     elif known:
         way_out = f"Keys here: {', '.join(known)}"
     else:
@@ -158,7 +163,7 @@ def _shape(error: Error, path: Path, place: Any, tree: Tree) -> Words:
 
 
 def _finite(error: Error, path: Path, place: Any, tree: Tree) -> Words:
-    return "must be a finite number", "Write a number; leave the key out where there is no limit"
+    return "must be a finite number", "Write a number with digits"
 
 
 def _other(error: Error, path: Path, place: Any, tree: Tree) -> Words:

@@ -174,17 +174,18 @@ def _mend(data: Any, entry: Any, tree: Tree, replaced: list[Place]) -> None:
     if not path or parent is None:
         return
     replaced.append(path)
-    if isinstance(parent, dict) and not _required(path):
+    if _has_default(path):
         parent.pop(path[-1], None)
     else:
-        parent[path[-1]] = example(place)
+        word = "x" + "".join(str(step) for step in path if isinstance(step, int))
+        parent[path[-1]] = example(walk(path)[1], word)
 
 
-def _required(path: Place) -> bool:
+def _has_default(path: Place) -> bool:
     owner = walk(path[:-1])[1]
     models = union_members(owner) or (owner,)
     fields = [m.model_fields[str(path[-1])] for m in models if str(path[-1]) in getattr(m, "model_fields", {})]
-    return any(f.is_required() for f in fields)
+    return bool(fields) and not any(f.is_required() for f in fields)
 
 
 def _parent(data: Any, path: Place) -> Any:

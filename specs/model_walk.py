@@ -77,7 +77,7 @@ def known_keys(place: Any) -> list[str]:
         return list(place.model_fields)
     if get_origin(place) is dict:
         return [str(key) for key in get_args(get_args(place)[0])]
-    return []
+    return [key for member in union_members(place) if is_model(member) for key in member.model_fields]
 
 
 def key_homes(annotation: Any = Project, prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -94,20 +94,20 @@ def key_homes(annotation: Any = Project, prefix: str = "") -> Iterator[tuple[str
             yield from key_homes(field.annotation, path)
 
 
-def example(annotation: Any) -> Any:
+def example(annotation: Any, word: str = "x") -> Any:
     """A value that validates, to look past a broken one: the other problems of a file are still found."""
     annotation = bare(annotation)
     members = union_members(annotation)
     if members:
-        return example(next((m for m in members if tag_of(m) == "notes"), members[0]))
+        return example(next((m for m in members if tag_of(m) == "notes"), members[0]), word)
     if is_model(annotation):
         fields = annotation.model_fields
-        return {name: example(f.annotation) for name, f in fields.items() if f.is_required()}
+        return {name: example(f.annotation, word) for name, f in fields.items() if f.is_required()}
     origin = get_origin(annotation)
     if origin is Literal:
         return get_args(annotation)[0]
     if origin is list:
-        return [example(get_args(annotation)[0])]
+        return [example(get_args(annotation)[0], word)]
     if origin is dict:
         return {}
-    return {str: "x", bool: True}.get(annotation, 1)
+    return {str: word, bool: True}.get(annotation, 1)

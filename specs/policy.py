@@ -14,16 +14,20 @@ AGENT_ACTORS = frozenset({"agent", "gatewright", "system"})
 class Approver(Strict):
     """A person who may decide."""
 
-    id: str = Field(min_length=1)
-    may_override: bool = False
+    id: str = Field(min_length=1, description="the name that decides: --as ID")
+    may_override: bool = Field(False, description="may approve although a blocking criterion failed")
 
 
 class Policy(Strict):
     """The approval policy. `solo` is one person alone: no second pair of eyes, and every report says so."""
 
-    solo: bool = True
-    approvers: list[Approver] = Field(default_factory=lambda: [Approver(id="me", may_override=True)])
-    comment_required: list[str] = Field(default_factory=lambda: ["reject", "rework"])
+    solo: bool = Field(True, description="one person alone decides; every report says so")
+    approvers: list[Approver] = Field(
+        default_factory=lambda: [Approver(id="me", may_override=True)], description="the people who may decide"
+    )
+    comment_required: list[str] = Field(
+        default_factory=lambda: ["reject", "rework"], description="choices that need a comment"
+    )
 
     @model_validator(mode="after")
     def _somebody_decides(self) -> Policy:

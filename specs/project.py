@@ -11,6 +11,7 @@ from specs.criteria import Criterion, Op, merge
 from specs.metrics import STAGES, default_criteria
 from specs.parameters import PARAMETERS, Method, TrainingConfiguration
 from specs.policy import Policy
+from specs.words import nearest
 
 Encoding = Literal["auto", "utf-8", "utf-16", "gb18030", "big5", "latin-1", "cp1252"]
 
@@ -18,14 +19,16 @@ Encoding = Literal["auto", "utf-8", "utf-16", "gb18030", "big5", "latin-1", "cp1
 class Source(Strict):
     """One kind of raw material: a file, a folder or a glob, relative to the project."""
 
-    path: str = Field(min_length=1)
-    encoding: Encoding = "auto"
+    path: str = Field(min_length=1, description="file, folder or glob, relative to the project folder")
+    encoding: Encoding = Field("auto", description="of text files; auto decides per file, and says what it decided")
 
     @field_validator("path")
     @classmethod
     def _inside(cls, path: str) -> str:
         if path.startswith(("/", "\\")) or ":" in path[:2] or ".." in path.replace("\\", "/").split("/"):
-            raise ValueError("must be relative to the project folder and stay inside it")
+            raise ValueError(
+                "must be relative to the project folder and stay inside it; copy the file into the project"
+            )
         return path
 
 
@@ -37,14 +40,17 @@ class WorkOrders(Source):
     """Maintenance work orders: CSV, TSV, XLSX, XLS. `columns` maps our fields to the headers of the file."""
 
     kind: Literal["work_orders"]
-    columns: dict[WorkOrderField, str]
-    sheet: str | None = None
+    columns: dict[WorkOrderField, str] = Field(description="our field to the header in the file")
+    sheet: str | None = Field(None, description="sheet of a workbook; null: every sheet that has these headers")
 
     @model_validator(mode="after")
     def _enough(self) -> WorkOrders:
         missing = [f for f in ("phenomenon", "repair") if f not in self.columns]
         if missing:
-            raise ValueError(f"columns needs {' and '.join(missing)}: a sample is a phenomenon and its repair")
+            raise ValueError(
+                f"columns needs {' and '.join(missing)}, because a sample is a phenomenon and its repair; "
+                f"add {missing[0]}: <header in the file>"
+            )
         return self
 
 
@@ -52,14 +58,14 @@ class FaultCodes(Source):
     """A fault-code table: code, meaning, cause, remedy."""
 
     kind: Literal["fault_codes"]
-    columns: dict[FaultCodeField, str]
-    sheet: str | None = None
+    columns: dict[FaultCodeField, str] = Field(description="our field to the header in the file")
+    sheet: str | None = Field(None, description="sheet of a workbook; null: every sheet that has these headers")
 
     @model_validator(mode="after")
     def _enough(self) -> FaultCodes:
         missing = [f for f in ("fault_type", "meaning") if f not in self.columns]
         if missing:
-            raise ValueError(f"columns needs {' and '.join(missing)}")
+            raise ValueError(f"columns needs {' and '.join(missing)}; add {missing[0]}: <header in the file>")
         return self
 
 
@@ -67,7 +73,7 @@ class SensorLogs(Source):
     """Time series of a machine: one timestamp column, numeric channels, optional fault events."""
 
     kind: Literal["sensor_logs"]
-    timestamp: str = "timestamp"
+    timestamp: str = Field("timestamp", description="header of the time column")
     channels: list[str] = Field(default_factory=list, description="empty: every other numeric column")
     event: str | None = Field(None, description="column that holds the fault code of an event, else empty")
     device_model: str | None = Field(None, description="the machine this log belongs to")
@@ -78,14 +84,14 @@ class Manuals(Source):
     """Equipment manuals: PDF, DOCX, Markdown, TXT."""
 
     kind: Literal["manuals"]
-    device_model: str | None = None
+    device_model: str | None = Field(None, description="the machine that these texts are about")
 
 
 class Notes(Source):
     """Technicians' notes: Markdown, TXT, DOCX."""
 
     kind: Literal["notes"]
-    device_model: str | None = None
+    device_model: str | None = Field(None, description="the machine that these texts are about")
 
 
 class Instructions(Source):
@@ -102,48 +108,50 @@ AnySource = Annotated[
 class Bounds(Strict):
     """Limits for a parameter that the agent may propose, both ends included."""
 
-    min: float | None = None
-    max: float | None = None
+    min: float | None = Field(None, description="lowest value allowed")
+    max: float | None = Field(None, description="highest value allowed")
 
     @model_validator(mode="after")
     def _ordered(self) -> Bounds:
         if self.min is None and self.max is None:
-            raise ValueError("give min, max or both")
+            raise ValueError("needs min, max or both; write {min: 1, max: 3}")
         if self.min is not None and self.max is not None and self.min > self.max:
-            raise ValueError("min is above max")
+            raise ValueError("min is above max; swap the two")
         return self
 
 
 class Hardware(Strict):
     """The device to plan for, when it is not the one of this machine."""
 
-    gpu: str
-    count: int = Field(1, ge=1)
-    memory_gb: float | None = Field(None, gt=0)
-    interconnect: Literal["none", "pcie3", "pcie4", "pcie5", "nvlink"] = "none"
+    gpu: str = Field(description="name of the card, such as RTX 4090")
+    count: int = Field(1, ge=1, description="cards")
+    memory_gb: float | None = Field(None, gt=0, description="memory of one card in GB; null: as the card's data sheet")
+    interconnect: Literal["none", "pcie3", "pcie4", "pcie5", "nvlink"] = Field(
+        "none", description="how the cards talk to each other"
+    )
 
 
 class Objective(Strict):
     """What the model should reach on held-out samples."""
 
-    metric: str = "fault_type_coverage"
-    at_least: float = 0.5
+    metric: str = Field("fault_type_coverage", description="a metric of evaluate")
+    at_least: float = Field(0.5, description="the value to reach")
 
 
 class Budget(Strict):
     """What the training may cost. `money` 0 means: own hardware, not counted."""
 
-    hours: float | None = Field(None, gt=0)
-    money: float = Field(0, ge=0)
+    hours: float | None = Field(None, gt=0, description="hours of training; null: no limit")
+    money: float = Field(0, ge=0, description="in the currency of the prices; 0: own hardware, not counted")
 
 
 class SpecCriterion(Strict):
     """A criterion as a person writes it."""
 
-    metric: str
-    op: Op
-    bound: float
-    blocking: bool = True
+    metric: str = Field(description="a metric of this stage")
+    op: Op = Field(description="how the metric compares with the bound when it passes")
+    bound: float = Field(description="in the unit of the metric")
+    blocking: bool = Field(True, description="false: a warning that closes nothing")
 
     def criterion(self) -> Criterion:
         """As the criterion that is judged."""
@@ -153,21 +161,21 @@ class SpecCriterion(Strict):
 class DryRunSettings(Strict):
     """`model: null` is a smaller sibling of the base model where one is known, else the base model itself."""
 
-    model: str | None = None
+    model: str | None = Field(None, description="as base_model; null: a smaller sibling, else the base model")
 
 
 class Agent(Strict):
     """Who proposes. `llm` needs `model`, such as `openai:gpt-5-mini`; the key comes from the environment."""
 
-    proposer: Literal["rules", "llm"] = "rules"
-    model: str | None = None
-    base_url: str | None = None
+    proposer: Literal["rules", "llm"] = Field("rules", description="rules need no key; llm asks a language model")
+    model: str | None = Field(None, description='provider and model, such as "openai:gpt-5-mini"')
+    base_url: str | None = Field(None, description="address of a compatible server")
     max_attempts: int = Field(3, ge=1, le=10, description="answers asked for before the rules take over")
 
     @model_validator(mode="after")
     def _model_named(self) -> Agent:
         if self.proposer == "llm" and not self.model:
-            raise ValueError('proposer llm needs a model, such as model: "openai:gpt-5-mini"')
+            raise ValueError('proposer llm needs a model; add model: "openai:gpt-5-mini", or another')
         if self.proposer == "rules" and (self.model or self.base_url):
             raise ValueError("model and base_url have no effect with proposer rules; set proposer: llm")
         return self
@@ -176,40 +184,49 @@ class Agent(Strict):
 class Launcher(Strict):
     """How training processes start."""
 
-    kind: Literal["local"] = "local"
-    processes: Literal[1] = 1
+    kind: Literal["local"] = Field("local", description="processes of this machine")
+    processes: Literal[1] = Field(1, description="training processes")
 
 
 class Hub(Strict):
     """Where a hub id is downloaded from."""
 
-    mirror: str | None = None
-    revision: str | None = None
+    mirror: str | None = Field(None, description="address of a mirror; null: the hub itself")
+    revision: str | None = Field(None, description="commit, tag or branch; null: the newest, which is then recorded")
 
 
 class Project(Strict):
     """The whole spec."""
 
     project: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$", description="lower-case letters, digits and dashes")
-    language: Language = "en"
+    language: Language = Field("en", description="of reports and samples")
     base_model: str = Field(min_length=1, description="hub id, folder, or package:NAME")
-    method: Method = "lora"
-    sources: list[AnySource] = Field(min_length=1)
-    time_zone: str = "UTC"
-    over_long: Literal["ask", "split", "drop_list", "truncate_prompt"] = "ask"
-    hardware: Literal["auto"] | Hardware = "auto"
-    objective: Objective | None = None
-    budget: Budget = Budget()
-    acceptance: dict[str, list[SpecCriterion]] = Field(default_factory=dict)
-    stages: dict[str, dict[str, Bounds | Any]] = Field(default_factory=dict)
+    method: Method = Field("lora", description="what is trained: adapters, or every weight")
+    sources: list[AnySource] = Field(min_length=1, description="the raw material, one block per kind and place")
+    time_zone: str = Field("UTC", description="of times without an offset: an IANA name such as Asia/Shanghai")
+    over_long: Literal["ask", "split", "drop_list", "truncate_prompt"] = Field(
+        "ask", description="what happens to samples past the length limit; answers are never cut"
+    )
+    hardware: Literal["auto"] | Hardware = Field(
+        "auto", description="auto: of this machine; else the device to plan for"
+    )
+    objective: Objective | None = Field(None, description="what the model should reach on held-out samples")
+    budget: Budget = Field(Budget(), description="what the training may cost")
+    acceptance: dict[str, list[SpecCriterion]] = Field(
+        default_factory=dict,
+        description="criteria per stage, added to its defaults; one on the same metric and side replaces the default",
+    )
+    stages: dict[str, dict[str, Bounds | Any]] = Field(
+        default_factory=dict, description="per stage, a fixed value or bounds for what the agent may propose"
+    )
     caps: dict[str, dict[str, float]] = Field(
         default_factory=dict, description="upper limits per stage that neither agent nor person can exceed"
     )
-    dry_run: DryRunSettings = DryRunSettings()
-    launcher: Launcher = Launcher()
-    agent: Agent = Agent()
-    policy: Policy = Policy()
-    hub: Hub = Hub()
+    dry_run: DryRunSettings = Field(DryRunSettings(), description="settings of the dry run")
+    launcher: Launcher = Field(Launcher(), description="how training processes start")
+    agent: Agent = Field(Agent(), description="who proposes parameters")
+    policy: Policy = Field(Policy(), description="who may decide at a gate")
+    hub: Hub = Field(Hub(), description="where a hub id is downloaded from")
     ledger: str | None = Field(None, description="database URL; null: SQLite in .gatewright/")
 
     def criteria(self, stage: str) -> list[Criterion]:
@@ -254,12 +271,15 @@ class Project(Strict):
 
 def known_time_zone(value: str) -> str:
     """Raises `ValueError` for a name that is not in the IANA database."""
-    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
     try:
         ZoneInfo(value)
     except (ZoneInfoNotFoundError, ValueError) as error:
-        raise ValueError(f"{value!r} is not an IANA time zone such as Asia/Shanghai") from error
+        near = nearest(value, available_timezones())
+        raise ValueError(
+            f"is not an IANA time zone; write {near[0] if near else 'a name such as Asia/Shanghai'}"
+        ) from error
     return value
 
 

@@ -280,6 +280,17 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         "内存增长",
         "metrics.jsonl: median memory_bytes of the last third against the middle third",
     ),
+    _define(_R, "steps_taken", "steps", "", "optimizer steps taken", "已完成优化步数", "metrics.jsonl: rows"),
+    _define(
+        _R,
+        "seconds_per_step",
+        "s",
+        "",
+        "seconds per optimizer step, median",
+        "每步秒数（中位数）",
+        "metrics.jsonl: median of seconds",
+    ),
+    _define(_R, "peak_bytes", "bytes", "", "peak memory", "内存峰值", "metrics.jsonl: largest memory_bytes"),
     _define(
         _S,
         "worst_batches_unmeasured",
@@ -455,6 +466,8 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
     ),
     _define(_T, "resumes", "count", "", "times the training was resumed", "恢复次数", "sessions.jsonl"),
     _define(_T, "training_hours", "h", "", "training time", "训练时长", "metrics.jsonl: sum of seconds"),
+    _define(_T, "steps_taken", "steps", "", "optimizer steps taken", "已完成优化步数", "metrics.jsonl: rows"),
+    _define(_T, "peak_bytes", "bytes", "", "peak memory", "内存峰值", "metrics.jsonl: largest memory_bytes"),
     _define(
         _E,
         "leaked_samples",
@@ -472,6 +485,9 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         "held-out samples not evaluated",
         "未评估样本",
         "eval_losses.parquet against samples.parquet",
+    ),
+    _define(
+        _E, "samples_evaluated", "samples", "", "held-out samples evaluated", "已评估样本数", "eval_losses.parquet: rows"
     ),
     _define(
         _E,

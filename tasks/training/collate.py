@@ -1,0 +1,50 @@
+"""From encoded samples to the tensors of one micro batch: padded on the right, masked by length, answers learnt."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tasks.prompts import Encoded
+
+if TYPE_CHECKING:
+    import torch
+
+IGNORED = -100
+"""The label that the loss leaves out."""
+
+
+def collate(samples: Sequence[Encoded], padded_tokens: int, pad_id: int) -> dict[str, torch.Tensor]:
+    """`input_ids`, `attention_mask` and `labels`, each [samples, padded_tokens], int64.
+
+    Padding is known by each sample's length, never by a token id: in many models the padding token is the end
+    token, and masking by id would leave the end unlearnt. The end token of every answer keeps its label.
+    """
+    import torch
+
+    shape = (len(samples), padded_tokens)
+    input_ids = torch.full(shape, pad_id, dtype=torch.int64)
+    attention_mask = torch.zeros(shape, dtype=torch.int64)
+    labels = torch.full(shape, IGNORED, dtype=torch.int64)
+    for row, sample in enumerate(samples):
+        ids = torch.as_tensor(sample.input_ids, dtype=torch.int64)
+        n = len(ids)
+        if n > padded_tokens:
+            raise ValueError(f"a sample of {n} tokens does not fit into {padded_tokens}")
+        input_ids[row, :n] = ids
+        attention_mask[row, :n] = 1
+        labels[row, sample.trainable_from : n] = ids[sample.trainable_from :]
+    return {"input_ids": input_ids, "attention_mask": attention_mask, "labels": labels}
+
+
+def learnt_tokens(sample: Encoded) -> int:
+    """Tokens whose prediction counts in the loss. The first token of a sequence has nothing that predicts it."""
+    return len(sample.input_ids) - max(sample.trainable_from, 1)
+
+
+def summed_loss(logits: Any, labels: Any) -> Any:
+    """Sum over learnt tokens of the negative log likelihood, in nats; the division by their number is the caller's."""
+    import torch.nn.functional as F
+
+    shifted = F.pad(labels, (0, 1), value=IGNORED)[:, 1:]
+    return F.cross_entropy(logits.float().flatten(0, 1), shifted.flatten(), ignore_index=IGNORED, reduction="sum")

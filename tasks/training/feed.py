@@ -1,0 +1,156 @@
+"""What the batch plan says, as tensors: the only source of order. Nothing here draws a random number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from specs.errors import InputError, TrainingError
+from tasks.data.batch_plan import PlanRow
+from tasks.prompts import Encoded, PromptTemplate
+from tasks.training.collate import collate, learnt_tokens
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class PlannedMicroBatch:
+    """Samples of one forward pass, in order, and the length they are padded to."""
+
+    number: int
+    sample_ids: tuple[str, ...]
+    padded_tokens: int
+
+
+@dataclass(frozen=True)
+class PlannedStep:
+    """One optimizer step. `first_row` and `end_row` are row numbers of the plan: resume means start at `first_row`."""
+
+    epoch: int
+    step: int
+    first_row: int
+    end_row: int
+    micro_batches: tuple[PlannedMicroBatch, ...]
+
+
+def group_steps(rows: Sequence[PlanRow], rank: int = 0) -> list[PlannedStep]:
+    """The steps of one rank, in the order of the plan's rows.
+
+    Raises `TrainingError` when steps are not 1, 2, 3, ... or a step's micro batches not 0, 1, 2, ...
+    """
+    steps = []
+    numbered = list(enumerate(rows))
+    for expected, ((epoch, step), group) in enumerate(groupby(numbered, lambda r: (r[1].epoch, r[1].step)), start=1):
+        members = list(group)
+        batches = []
+        mine = [row for _, row in members if row.rank == rank]
+        for number, batch in groupby(mine, lambda row: row.micro_batch):
+            planned = list(batch)
+            if [row.position for row in planned] != list(range(len(planned))):
+                raise TrainingError(f"batch plan: positions of step {step}, micro batch {number} are out of order")
+            batches.append(
+                PlannedMicroBatch(
+                    number, tuple(row.sample_id for row in planned), max(row.padded_tokens for row in planned)
+                )
+            )
+        if step != expected or [b.number for b in batches] != list(range(len(batches))):
+            raise TrainingError(
+                f"batch plan: expected step {expected} with its micro batches in order, found step {step}",
+                "make the plan again by the stress test; a plan is never edited by hand",
+            )
+        steps.append(PlannedStep(epoch, step, members[0][0], members[-1][0] + 1, tuple(batches)))
+    if not steps:
+        raise TrainingError("the batch plan is empty", "run the stress test again")
+    return steps
+
+
+@dataclass(frozen=True)
+class MicroBatch:
+    """A micro batch as fed: its tensors, and how many of its tokens are real, padded and learnt."""
+
+    planned: PlannedMicroBatch
+    tensors: dict[str, torch.Tensor]
+    tokens: int
+    padded_tokens: int
+    learnt_tokens: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """An optimizer step as fed."""
+
+    planned: PlannedStep
+    micro_batches: tuple[MicroBatch, ...]
+
+    @property
+    def learnt_tokens(self) -> int:
+        """What the step's loss is divided by, so that 1 x 8 equals 8 x 1."""
+        return sum(batch.learnt_tokens for batch in self.micro_batches)
+
+
+class Feed:
+    """The planned steps over encoded samples. It has no length on purpose: the plan says when it ends."""
+
+    def __init__(self, steps: Sequence[PlannedStep], samples: dict[str, Encoded], pad_id: int, start: int = 0) -> None:
+        self.steps = steps
+        self.samples = samples
+        self.pad_id = pad_id
+        self.start = start
+
+    def __iter__(self) -> Iterator[Step]:
+        for planned in self.steps[self.start :]:
+            yield Step(planned, tuple(self.batch(b) for b in planned.micro_batches))
+
+    def batch(self, planned: PlannedMicroBatch) -> MicroBatch:
+        """The tensors of one planned micro batch."""
+        samples = [self.samples[i] for i in planned.sample_ids]
+        return MicroBatch(
+            planned,
+            collate(samples, planned.padded_tokens, self.pad_id),
+            sum(len(s.input_ids) for s in samples),
+            planned.padded_tokens * len(samples),
+            sum(learnt_tokens(s) for s in samples),
+        )
+
+    def batches(self, sample_ids: Sequence[str], size: int) -> Iterator[MicroBatch]:
+        """Named samples in batches of `size`, the longest first, each padded to its longest."""
+        ordered = sorted(sample_ids, key=lambda i: (-len(self.samples[i].input_ids), i))
+        for number, start in enumerate(range(0, len(ordered), size)):
+            ids = tuple(ordered[start : start + size])
+            yield self.batch(PlannedMicroBatch(number, ids, len(self.samples[ids[0]].input_ids)))
+
+
+def read_samples(path: Path, wanted: Iterable[str], template: PromptTemplate) -> dict[str, Encoded]:
+    """The named samples of `samples.parquet`, encoded. Raises `InputError` when one is not there."""
+    import pyarrow.parquet as pq
+
+    ids = set(wanted)
+    table = pq.read_table(path, columns=["sample_id", "prompt", "answer"]).to_pydict()
+    rows = zip(table["sample_id"], table["prompt"], table["answer"], strict=True)
+    found = {i: template.encode(prompt, answer) for i, prompt, answer in rows if i in ids}
+    missing = sorted(ids - found.keys())
+    if missing:
+        raise InputError(
+            f"{len(missing)} planned samples are not in {path.name}, the first {missing[0]}",
+            "plan and samples belong to different attempts: run the stress test again",
+        )
+    return found
+
+
+def check_lengths(rows: Sequence[PlanRow], samples: dict[str, Encoded]) -> None:
+    """Raise `TrainingError` when a sample's tokens are not what was planned, or nothing of it is learnt."""
+    wrong = [r for r in rows if len(samples[r.sample_id].input_ids) != r.n_tokens or r.padded_tokens < r.n_tokens]
+    if wrong:
+        row = wrong[0]
+        raise TrainingError(
+            f"{len(wrong)} planned samples have another length now; {row.sample_id} was planned with {row.n_tokens} "
+            f"tokens and has {len(samples[row.sample_id].input_ids)}",
+            "the tokenizer or the template is not the one of the plan: run the data stage again",
+        )
+    silent = [r.sample_id for r in rows if learnt_tokens(samples[r.sample_id]) < 1]
+    if silent:
+        raise TrainingError(f"sample {silent[0]} has no token to learn", "it has no answer: look at the row ledger")

@@ -1,0 +1,257 @@
+"""Loading base models and putting what is trained on them: adapters, or nothing with method full."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+from specs.errors import ModelError
+from specs.files import storage_errors
+from specs.parameters import TrainingConfiguration
+
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
+ADAPTER_CONFIG = "adapter_config.json"
+FULL_WEIGHTS = "model.safetensors"
+TOKENIZER_FILES = (
+    "tokenizer*",
+    "special_tokens_map.json",
+    "chat_template*",
+    "vocab*",
+    "merges.txt",
+    "added_tokens.json",
+)
+
+_COMPUTE_OF: dict[str, tuple[str, ...]] = {
+    "fp32": ("fp32", "amp-bf16", "amp-fp16"),
+    "bf16": ("bf16", "amp-bf16"),
+    "fp16": ("amp-fp16",),
+    "nf4": ("fp32", "bf16", "amp-bf16", "amp-fp16"),
+    "nf4-dq": ("fp32", "bf16", "amp-bf16", "amp-fp16"),
+}
+"""Which compute each weight format allows. Without autocast (amp) a model computes in the format of its weights."""
+
+
+def choose_device() -> str:
+    """`cuda` where torch sees a GPU, else `cpu`."""
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def check_possible(training: TrainingConfiguration, device: str) -> None:
+    """Raise `ModelError` for a configuration that this machine or these libraries cannot train as asked."""
+    problems = []
+    if training.compute not in _COMPUTE_OF[training.weights]:
+        allowed = ", ".join(_COMPUTE_OF[training.weights])
+        problems.append((f"weights {training.weights} cannot compute in {training.compute}", f"compute: {allowed}"))
+    if training.attention == "flash" and device == "cpu":
+        problems.append(("attention flash needs a CUDA GPU; there is none here", "attention: sdpa"))
+    elif training.attention == "flash" and importlib.util.find_spec("flash_attn") is None:
+        problems.append(("attention flash needs the package flash-attn", "attention: sdpa, or install flash-attn"))
+    if training.compute == "amp-fp16" and device == "cpu":
+        problems.append(("amp-fp16 scales its loss on a GPU only; there is none here", "compute: fp32 or amp-bf16"))
+    if training.method == "full" and training.weights in ("nf4", "nf4-dq", "fp16"):
+        problems.append((f"method full cannot train {training.weights} weights", "weights: fp32 or bf16"))
+    if (training.method == "qlora") != training.weights.startswith("nf4"):
+        problems.append((f"method {training.method} does not go with weights {training.weights}", "qlora: nf4, nf4-dq"))
+    eight_bit = "8bit" in training.optimizer
+    if (training.method == "qlora" or eight_bit) and importlib.util.find_spec("bitsandbytes") is None:
+        what = "method qlora" if training.method == "qlora" else f"optimizer {training.optimizer}"
+        problems.append((f"{what} needs bitsandbytes", 'pip install "bitsandbytes>=0.50.2,<0.51"'))
+    if problems:
+        raise ModelError("; ".join(p for p, _ in problems), "; ".join(way for _, way in problems))
+
+
+def load_base(folder: Path, weights: str = "fp32", attention: str = "sdpa", device: str = "cpu", **options: Any) -> Any:
+    """A causal language model from a local folder of safetensors, on `device`, in evaluation mode.
+
+    Raises `ModelError` when the folder has no weights, cannot be read as a model, or lacks tensors.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    if not (folder / "config.json").is_file() or not list(folder.glob("*.safetensors")):
+        raise ModelError(f"{folder} holds no model weights", "a model folder needs config.json and *.safetensors files")
+    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(weights, torch.float32)
+    try:
+        model, report = AutoModelForCausalLM.from_pretrained(
+            folder,
+            dtype=options.pop("dtype", dtype),
+            attn_implementation={"flash": "flash_attention_2"}.get(attention, attention),
+            local_files_only=True,
+            trust_remote_code=False,
+            use_safetensors=True,
+            output_loading_info=True,
+            **options,
+        )
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise ModelError(
+            f"{folder} cannot be loaded as a causal language model: {str(error).splitlines()[0]}",
+            "check that the download or conversion is complete, and that the model's code is part of transformers",
+        ) from error
+    missing = sorted(report["missing_keys"])
+    if missing:
+        raise ModelError(
+            f"{folder} lacks {len(missing)} tensors of its own architecture, the first {missing[0]}",
+            "the weights are incomplete: download or convert the model again",
+        )
+    if "quantization_config" not in options:
+        model.to(device)
+    return model.eval()
+
+
+def build_trainable(folder: Path, training: TrainingConfiguration, device: str) -> Any:
+    """The base model with what is trained: adapters (lora, dora, qlora), or every weight (full).
+
+    The adapters are drawn from `training.seed`: the same configuration begins with the same bytes.
+    """
+    import torch
+    from transformers import set_seed
+
+    check_possible(training, device)
+    options: dict[str, Any] = {}
+    if training.method == "qlora":
+        from transformers import BitsAndBytesConfig
+
+        compute = torch.bfloat16 if "bf16" in training.compute else torch.float32
+        compute = torch.float16 if training.compute == "amp-fp16" else compute
+        options["quantization_config"] = BitsAndBytesConfig(
+            load_in_4bit=True,
+            bnb_4bit_quant_type="nf4",
+            bnb_4bit_use_double_quant=training.weights == "nf4-dq",
+            bnb_4bit_compute_dtype=compute,
+        )
+        options["device_map"] = {"": device}
+        options["dtype"] = compute
+    model = load_base(folder, training.weights, training.attention, device, **options)
+    if training.method == "full":
+        return model
+    set_seed(training.seed)
+    return _attach(model, training)
+
+
+def _attach(model: Any, training: TrainingConfiguration) -> Any:
+    from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+
+    if training.method == "qlora":
+        model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=training.activation_checkpointing)
+    targets = training.lora.targets
+    config = LoraConfig(
+        r=training.lora.rank,
+        lora_alpha=training.lora.alpha,
+        lora_dropout=training.lora.dropout,
+        target_modules=targets if isinstance(targets, str) else sorted(targets),
+        use_dora=training.method == "dora",
+        task_type="CAUSAL_LM",
+        bias="none",
+    )
+    try:
+        return get_peft_model(model, config)
+    except ValueError as error:
+        names = sorted({name.rpartition(".")[2] for name, _ in model.named_modules() if name})
+        raise ModelError(
+            f"the model has no layers that lora.targets = {targets} names", f"its modules are {', '.join(names)}"
+        ) from error
+
+
+def is_adapted(model: Any) -> bool:
+    """Whether adapters are trained rather than the weights themselves."""
+    return hasattr(model, "peft_config")
+
+
+def save_weights(model: Any, folder: Path) -> None:
+    """Write what is trained into `folder`: adapter or all weights, as safetensors. Equal weights give equal bytes."""
+    import safetensors.torch
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with storage_errors(folder):
+        if is_adapted(model):
+            safetensors.torch.save_file(_adapter_state(model), folder / ADAPTER_WEIGHTS, metadata={"format": "pt"})
+        else:
+            safetensors.torch.save_model(model, str(folder / FULL_WEIGHTS))
+
+
+def load_weights(model: Any, folder: Path) -> None:
+    """Put saved weights into a model of the same configuration, and prove that exactly they are in it.
+
+    Raises `ModelError` when a tensor is missing, left over, or not equal after loading.
+    """
+    import safetensors.torch
+    import torch
+
+    if not is_adapted(model):
+        safetensors.torch.load_model(model, str(folder / FULL_WEIGHTS), strict=True)
+        return
+    from peft import set_peft_model_state_dict
+
+    saved = safetensors.torch.load_file(folder / ADAPTER_WEIGHTS)
+    expected = _adapter_state(model)
+    if saved.keys() != expected.keys():
+        odd = sorted(saved.keys() ^ expected.keys())
+        raise ModelError(
+            f"{folder / ADAPTER_WEIGHTS} does not fit this configuration: {len(odd)} tensors differ, as {odd[0]}",
+            "it was written for another base model, rank or target list",
+        )
+    set_peft_model_state_dict(model, saved)
+    loaded = _adapter_state(model)
+    wrong = [name for name, tensor in saved.items() if not torch.equal(tensor, loaded[name])]
+    if wrong:
+        raise ModelError(f"{len(wrong)} adapter tensors are not what {folder} holds, as {wrong[0]}", "report this")
+
+
+def _adapter_state(model: Any) -> dict[str, Any]:
+    from peft import get_peft_model_state_dict
+
+    state = get_peft_model_state_dict(model, save_embedding_layers=False)
+    return {name: state[name].detach().cpu().contiguous() for name in sorted(state)}
+
+
+def export(model: Any, base_model: Path, base_model_name: str, folder: Path) -> Path:
+    """Write the result in the format of its ecosystem: `adapter/` (PEFT), or `model/` with tokenizer. Returns it."""
+    if is_adapted(model):
+        target = folder / "adapter"
+        save_weights(model, target)
+        _write_adapter_config(model, base_model_name, target)
+        return target
+    import shutil
+
+    target = folder / "model"
+    with storage_errors(target):
+        model.save_pretrained(target, safe_serialization=True)
+        for pattern in TOKENIZER_FILES:
+            for source in sorted(base_model.glob(pattern)):
+                shutil.copyfile(source, target / source.name)
+    return target
+
+
+def _write_adapter_config(model: Any, base_model_name: str, folder: Path) -> None:
+    """PEFT's configuration, with sets sorted and no path of this machine: equal configurations are equal bytes."""
+    import json
+
+    config = model.peft_config["default"].to_dict()
+    config = {key: sorted(value) if isinstance(value, set) else value for key, value in config.items()}
+    config |= {"base_model_name_or_path": base_model_name, "inference_mode": True}
+    text = json.dumps(config, indent=2, sort_keys=True, ensure_ascii=False, default=str)
+    with storage_errors(folder):
+        (folder / ADAPTER_CONFIG).write_text(text + "\n", encoding="utf-8", newline="\n")
+
+
+def load_trained(
+    base_model: Path, artifacts: Path | None, weights: str = "fp32", attention: str = "sdpa", device: str = "cpu"
+) -> Any:
+    """A model for evaluation: the base model (`artifacts` null), or what a training left in its `artifacts`.
+
+    `artifacts` holds `adapter/` or `model/`. Raises `ModelError` when it holds neither.
+    """
+    if artifacts is None:
+        return load_base(base_model, weights, attention, device)
+    if (artifacts / "model").is_dir():
+        return load_base(artifacts / "model", weights, attention, device)
+    if not (artifacts / "adapter" / ADAPTER_WEIGHTS).is_file():
+        raise ModelError(f"{artifacts} holds neither adapter/ nor model/", "train first")
+    from peft import PeftModel
+
+    model = PeftModel.from_pretrained(load_base(base_model, weights, attention, device), artifacts / "adapter")
+    load_weights(model, artifacts / "adapter")
+    return model.eval()

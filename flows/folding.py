@@ -1,0 +1,340 @@
+"""Where a run stands: a pure fold of its events. Whoever folds them gets the same state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Literal
+
+from specs.criteria import Verdict, blocked
+from specs.decisions import Decision
+from specs.events import (
+    AttemptAbandoned,
+    AttemptFailed,
+    AttemptPublished,
+    AttemptReserved,
+    DecisionRecorded,
+    Event,
+    GateOpened,
+    LeaseTaken,
+    Payload,
+    PrefectAttached,
+    ProposalMade,
+    ReleasePublished,
+    RunCreated,
+    RunFinished,
+    RunRejected,
+    RunStopped,
+    StageSuperseded,
+    UnknownEvent,
+    VerdictsRecorded,
+)
+
+State = Literal["running", "waiting", "decided", "failed", "rejected", "stopped", "finished"]
+AttemptState = Literal["reserved", "published", "failed", "abandoned", "superseded"]
+RELEASE = "release"
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt of a stage. `superseded` wins over every other state."""
+
+    stage: str
+    number: int
+    state: AttemptState
+    parameters: str = ""
+    evidence: str = ""
+    report: str = ""
+    verdicts: tuple[Verdict, ...] | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Gate:
+    """One round of one gate; `decision` is None while it waits."""
+
+    name: str
+    round: int
+    digest: str
+    opened_at: datetime
+    blocked: bool
+    decision: Decision | None = None
+    decided_at: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """What a person wants changed, and where he said so; `actor` is empty for a stage that failed."""
+
+    gate: str
+    round: int
+    actor: str
+    comment: str
+
+
+@dataclass(frozen=True)
+class Goal:
+    """The gate that the run is heading for or stands at."""
+
+    gate: str
+    round: int
+    feedback: Feedback | None = None
+
+
+@dataclass
+class RunState:
+    """Everything that the events of one run say."""
+
+    run: str = ""
+    created: RunCreated | None = None
+    created_at: datetime | None = None
+    stages: tuple[str, ...] = ()
+    state: State = "running"
+    stage: str = ""
+    attempts: dict[str, list[Attempt]] = field(default_factory=dict)
+    gates: dict[tuple[str, int], Gate] = field(default_factory=dict)
+    proposals: dict[tuple[str, int], str] = field(default_factory=dict)
+    approvals: dict[str, Gate] = field(default_factory=dict)
+    goal: Goal = Goal("", 1)
+    gate: Gate | None = None
+    flow_runs: list[str] = field(default_factory=list)
+    fence: int = 0
+    owner: str = ""
+    release: ReleasePublished | None = None
+    rejection: Gate | None = None
+    terminal: bool = False
+    sequence: int = 0
+    head: str = ""
+    unknown: int = 0
+
+    @property
+    def flow_run(self) -> str | None:
+        """The newest Prefect flow run that mirrors this run."""
+        return self.flow_runs[-1] if self.flow_runs else None
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        """The gates in order: one before each stage, then the release gate."""
+        return (*self.stages, RELEASE)
+
+    def current(self, stage: str) -> Attempt | None:
+        """The newest attempt of a stage that still counts."""
+        return next((a for a in reversed(self.attempts.get(stage, [])) if a.state != "superseded"), None)
+
+    def current_attempt(self, stage: str) -> int | None:
+        """The number of the published attempt of a stage that counts."""
+        attempt = self.current(stage)
+        return attempt.number if attempt and attempt.state == "published" else None
+
+    def blocked(self, stage: str) -> bool:
+        """Whether the attempt that counts failed a blocking criterion."""
+        attempt = self.current(stage)
+        return attempt is not None and blocked(attempt.verdicts or ())
+
+    def finished_before(self, gate: str) -> tuple[str, int] | None:
+        """Stage and attempt that a gate shows: the published attempt of the stage before it."""
+        attempt = self.finished(gate)
+        return (attempt.stage, attempt.number) if attempt else None
+
+    def finished(self, gate: str) -> Attempt | None:
+        """The published attempt of the stage before a gate; None at the first gate."""
+        order = self.order
+        if gate not in order or order.index(gate) == 0:
+            return None
+        attempt = self.current(order[order.index(gate) - 1])
+        return attempt if attempt and attempt.state == "published" else None
+
+    def inputs(self, stages: Sequence[str]) -> dict[str, Attempt]:
+        """The published attempts of the named stages."""
+        found = {stage: self.current(stage) for stage in stages}
+        return {stage: a for stage, a in found.items() if a and a.state == "published"}
+
+    def last_round(self, gate: str) -> int:
+        """The highest round of a gate, proposed or opened; 0 for none."""
+        return max((r for name, r in (*self.gates, *self.proposals) if name == gate), default=0)
+
+    def proposal(self, gate: str, round: int) -> str | None:
+        """Digest of the proposal of a round."""
+        return self.proposals.get((gate, round))
+
+    def approval(self, gate: str) -> tuple[str, int]:
+        """Gate and round whose approval holds. Raises `KeyError` when nothing was approved there."""
+        return gate, self.approvals[gate].round
+
+    def approved_proposal(self, gate: str) -> str | None:
+        """Digest of the proposal that the approval of a gate stands for, edits included."""
+        approval = self.approvals.get(gate)
+        if approval is None or approval.decision is None:
+            return None
+        return approval.decision.edited_proposal or self.proposals.get((gate, approval.round))
+
+
+# ---- folding
+
+
+def moved(state: State, payload: Payload) -> State:
+    """The state of a run after one more event."""
+    match payload:
+        case RunFinished():
+            return "finished"
+        case RunRejected():
+            return "rejected"
+        case DecisionRecorded():
+            return "rejected" if payload.decision.choice == "reject" else "decided"
+        case GateOpened():
+            return "waiting"
+        case AttemptFailed():
+            return "failed"
+        case RunStopped():
+            return "stopped"
+        case LeaseTaken():
+            return "running" if state in ("stopped", "failed", "decided") else state
+        case RunCreated() | AttemptReserved() | AttemptPublished() | VerdictsRecorded() | ProposalMade():
+            return "running"
+    return state
+
+
+def stage_after(stage: str, payload: Payload) -> str:
+    """The stage that a run is at after one more event: the one that runs, or that the next gate leads to."""
+    match payload:
+        case RunCreated():
+            return payload.stages[0] if payload.stages else RELEASE
+        case AttemptReserved():
+            return payload.stage
+        case ProposalMade() | GateOpened():
+            return payload.gate
+        case ReleasePublished():
+            return RELEASE
+    return stage
+
+
+def fold(events: Sequence[Event]) -> RunState:
+    """The state that the events of one run lead to. Never raises for a strange order: what makes no sense is inert."""
+    result = RunState()
+    for event in events:
+        payload = event.read()
+        result.run = result.run or event.run
+        result.sequence, result.head = event.sequence, event.hash
+        result.state = moved(result.state, payload)
+        result.stage = stage_after(result.stage, payload)
+        _apply(result, event, payload)
+    return result
+
+
+def _apply(state: RunState, event: Event, payload: Payload) -> None:
+    match payload:
+        case RunCreated():
+            state.created, state.created_at = payload, event.at
+            state.stages = tuple(s for s in payload.stages if s != RELEASE)
+            state.goal = Goal(state.order[0], 1)
+        case ProposalMade():
+            _propose(state, payload)
+        case GateOpened():
+            gate = Gate(payload.gate, payload.round, payload.digest, event.at, payload.blocked)
+            state.gate = state.gates[gate.name, gate.round] = gate
+        case DecisionRecorded():
+            _decide(state, payload.decision, event.at)
+        case AttemptReserved() | AttemptPublished() | AttemptAbandoned() | AttemptFailed() | VerdictsRecorded():
+            _attempt(state, payload)
+        case StageSuperseded():
+            for stage, last in payload.attempts.items():
+                _supersede(state, stage, last)
+        case PrefectAttached():
+            state.flow_runs.append(payload.flow_run)
+        case LeaseTaken():
+            state.fence, state.owner = payload.fence, payload.owner
+        case ReleasePublished():
+            state.release = payload
+        case RunFinished() | RunRejected():
+            state.terminal = True
+        case UnknownEvent():
+            state.unknown += 1
+
+
+def _propose(state: RunState, made: ProposalMade) -> None:
+    state.proposals[made.gate, made.round] = made.proposal
+    if (made.gate, made.round) != (state.goal.gate, state.goal.round) and made.gate in state.order:
+        # A stage that failed was proposed anew: its old approval no longer runs anything.
+        state.goal = Goal(made.gate, made.round)
+        for gate in state.order[state.order.index(made.gate) :]:
+            state.approvals.pop(gate, None)
+
+
+def _decide(state: RunState, decision: Decision, at: datetime) -> None:
+    gate = state.gates.get((decision.gate, decision.round))
+    if gate is None:
+        return
+    gate = replace(gate, decision=decision, decided_at=at)
+    state.gates[gate.name, gate.round] = gate
+    if state.gate and (state.gate.name, state.gate.round) == (gate.name, gate.round):
+        state.gate = gate
+    if decision.choice == "approve":
+        state.approvals[gate.name] = gate
+    elif decision.choice == "reject":
+        state.rejection = gate
+    else:
+        target = rework_target(state, gate, decision.rework_stage)
+        for stage, last in _obsolete(state, target).items():
+            _supersede(state, stage, last)
+        for later in state.order[state.order.index(target) :]:
+            state.approvals.pop(later, None)
+        feedback = Feedback(gate.name, gate.round, decision.actor, decision.comment)
+        state.goal = Goal(target, state.last_round(target) + 1, feedback)
+
+
+def rework_target(state: RunState, gate: Gate, stage: str | None) -> str:
+    """The gate that a rework leads to: the named stage's, else the finished one's if it failed a blocking criterion."""
+    if stage in state.order:
+        return stage
+    order = state.order
+    index = order.index(gate.name) if gate.name in order else 0
+    return order[index - 1] if gate.blocked and index > 0 else order[index]
+
+
+def _obsolete(state: RunState, target: str) -> dict[str, int]:
+    later = state.order[state.order.index(target) :]
+    return {s: state.attempts[s][-1].number for s in later if state.attempts.get(s)}
+
+
+def superseded_by(state: RunState, decision: Decision) -> StageSuperseded | None:
+    """The record of the attempts that a rework makes obsolete, from the state before or after it; None for none."""
+    gate = state.gates.get((decision.gate, decision.round))
+    if gate is None or decision.choice != "rework":
+        return None
+    attempts = _obsolete(state, rework_target(state, gate, decision.rework_stage))
+    return StageSuperseded(attempts=attempts, by_gate=gate.name, by_round=gate.round) if attempts else None
+
+
+def _supersede(state: RunState, stage: str, last: int) -> None:
+    known = state.attempts.get(stage, [])
+    state.attempts[stage] = [replace(a, state="superseded") if a.number <= last else a for a in known]
+
+
+def _attempt(
+    state: RunState,
+    payload: AttemptReserved | AttemptPublished | AttemptAbandoned | AttemptFailed | VerdictsRecorded,
+) -> None:
+    known = state.attempts.setdefault(payload.stage, [])
+    index = next((i for i, a in enumerate(known) if a.number == payload.attempt), None)
+    if index is None:
+        known.append(Attempt(payload.stage, payload.attempt, "reserved"))
+        index = len(known) - 1
+    attempt = known[index]
+    if attempt.state == "superseded":
+        return
+    match payload:
+        case AttemptReserved():
+            attempt = replace(attempt, state="reserved", parameters=payload.parameters)
+        case AttemptPublished():
+            attempt = replace(attempt, state="published", evidence=payload.evidence, report=payload.report)
+        case AttemptAbandoned():
+            attempt = replace(attempt, state="abandoned", message=payload.reason)
+        case AttemptFailed():
+            attempt = replace(attempt, state="failed", message=f"{payload.error}: {payload.message}")
+        case VerdictsRecorded():
+            attempt = replace(attempt, verdicts=tuple(payload.verdicts))
+    known[index] = attempt
+    if attempt.state == "published" and attempt.verdicts is not None and payload.stage in state.stages:
+        following = state.order[state.order.index(payload.stage) + 1]
+        state.goal = Goal(following, state.last_round(following) + 1)

@@ -1,0 +1,113 @@
+"""What a gate shows, on disk: proposals by their digest, and one folder per round with `gate.json`.
+
+`<run>/proposals/<sha256>.json`, `<run>/gates/<nn>-<gate>/<round>/{gate.json, proposal.json}`. Files first, then the
+event: a gate that is open in the ledger has its files. A gate that is not open yet may be written again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from flows.workspace import GATES
+from specs.canonical import canonical_bytes, sha256_bytes, sha256_file
+from specs.decisions import GateDocument
+from specs.errors import InputError
+from specs.files import write_bytes
+from specs.proposals import Proposal
+
+_RESTORE = "restore it from a backup, or rework the gate so that a new round is shown"
+
+
+def gate_folder(run_dir: Path, gate: str, round: int) -> Path:
+    """Where one round of a gate lies."""
+    return run_dir / "gates" / f"{GATES.index(gate) + 1:02d}-{gate}" / f"{round:03d}"
+
+
+def attempt_folder(run_dir: Path, stage: str, attempt: int) -> Path:
+    """Where a published attempt lies."""
+    return run_dir / f"{GATES.index(stage) + 1:02d}-{stage}" / f"{attempt:03d}"
+
+
+def proposal_path(run_dir: Path, digest: str) -> Path:
+    """Where a proposal lies, by the digest of its bytes."""
+    return run_dir / "proposals" / f"{digest}.json"
+
+
+def store_proposal(run_dir: Path, proposal: Proposal) -> str:
+    """Write a proposal under the digest of its canonical bytes, which is returned. Equal ones are written once."""
+    data = canonical_bytes(proposal)
+    digest = sha256_bytes(data)
+    path = proposal_path(run_dir, digest)
+    if not (path.is_file() and path.read_bytes() == data):
+        write_bytes(path, data)
+    return digest
+
+
+def load_proposal(run_dir: Path, digest: str) -> Proposal:
+    """The proposal of a digest. Raises `InputError` when its file is gone or was changed."""
+    path = proposal_path(run_dir, digest)
+    if not path.is_file():
+        raise InputError(f"{path} is missing", _RESTORE)
+    data = path.read_bytes()
+    if sha256_bytes(data) != digest:
+        raise InputError(f"{path} was changed: it no longer hashes to its name", _RESTORE)
+    return Proposal.model_validate_json(data)
+
+
+def write_gate(run_dir: Path, document: GateDocument) -> str:
+    """Write the files of a round and return the digest of the bytes of `gate.json`. Its proposal must be stored."""
+    folder = gate_folder(run_dir, document.gate, document.round)
+    write_bytes(folder / "proposal.json", canonical_bytes(load_proposal(run_dir, document.proposal)))
+    data = canonical_bytes(document)
+    write_bytes(folder / "gate.json", data)
+    return sha256_bytes(data)
+
+
+def gate_bytes(run_dir: Path, gate: str, round: int) -> bytes:
+    """The stored bytes of `gate.json`. Raises `InputError` when it is gone."""
+    path = gate_folder(run_dir, gate, round) / "gate.json"
+    if not path.is_file():
+        raise InputError(f"{path} is missing", _RESTORE)
+    return path.read_bytes()
+
+
+def read_gate(run_dir: Path, gate: str, round: int) -> GateDocument:
+    """The document in `gate.json`. Raises `InputError` when it is gone or is none."""
+    try:
+        return GateDocument.model_validate_json(gate_bytes(run_dir, gate, round))
+    except ValidationError as error:
+        path = gate_folder(run_dir, gate, round) / "gate.json"
+        raise InputError(f"{path} was changed: it is no gate document", _RESTORE) from error
+
+
+def shown(run_dir: Path, document: GateDocument) -> dict[str, str]:
+    """Every file that a gate document vouches for: path relative to the run's folder (POSIX) to its digest."""
+    folder = gate_folder(run_dir, document.gate, document.round).relative_to(run_dir).as_posix()
+    files = {
+        proposal_path(run_dir, document.proposal).relative_to(run_dir).as_posix(): document.proposal,
+        f"{folder}/proposal.json": document.proposal,
+        "spec.json": document.spec,
+        "policy.json": document.policy,
+    }
+    if document.finished_stage is not None and document.finished_attempt is not None:
+        attempt = attempt_folder(run_dir, document.finished_stage, document.finished_attempt)
+        below = attempt.relative_to(run_dir).as_posix()
+        if document.evidence:
+            files[f"{below}/evidence.json"] = document.evidence
+        if document.report:
+            files[f"{below}/report.md"] = document.report
+        files.update({f"{below}/plots/{name}": digest for name, digest in document.plots.items()})
+    return files
+
+
+def changed_files(run_dir: Path, gate: str, round: int, digest: str) -> list[str]:
+    """Files of a round that are not what was shown: `gate.json` itself, or what it vouches for. Sorted."""
+    path = gate_folder(run_dir, gate, round) / "gate.json"
+    if not path.is_file() or sha256_file(path) != digest:
+        return [path.relative_to(run_dir).as_posix()]
+    expected = shown(run_dir, read_gate(run_dir, gate, round))
+    return sorted(
+        name for name, sha in expected.items() if not (run_dir / name).is_file() or sha256_file(run_dir / name) != sha
+    )

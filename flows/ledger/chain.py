@@ -1,0 +1,98 @@
+"""The hash chain: each event's stored bytes name the hash of the one before. Pure functions over stored bytes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from specs.canonical import canonical_bytes, sha256_bytes
+from specs.events import Event
+
+FaultKind = Literal["hash", "link", "gap", "column", "unreadable"]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A row of `events`: `body` is what is hashed, the other fields repeat parts of it for the database."""
+
+    run: str
+    sequence: int
+    kind: str
+    actor: str
+    at: str
+    body: bytes
+    hash: str
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something wrong with one event of a chain."""
+
+    sequence: int
+    kind: FaultKind
+    what: str
+
+
+def timestamp(at: datetime) -> str:
+    """UTC with microseconds and `Z`, always the same width, so that text order is time order."""
+    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def genesis(run: str) -> str:
+    """What the first event of a run names as the one before: binds the chain to the run's id."""
+    return sha256_bytes(f"gatewright run {run}".encode())
+
+
+def seal(
+    run: str, sequence: int, kind: str, actor: str, at: datetime, payload: Mapping[str, Any], previous: str
+) -> Stored:
+    """The row of an event: canonical bytes of all its fields but the hash, and their SHA-256."""
+    when = timestamp(at)
+    body = canonical_bytes(
+        {
+            "run": run,
+            "sequence": sequence,
+            "kind": kind,
+            "actor": actor,
+            "at": when,
+            "payload": dict(payload),
+            "previous": previous,
+        }
+    )
+    fields = json.loads(body)
+    return Stored(fields["run"], sequence, kind, fields["actor"], when, body, sha256_bytes(body))
+
+
+def opened(stored: Stored) -> Event:
+    """The event in a row, read from its hashed bytes. Raises `ValueError` where they are no event."""
+    return Event.model_validate({**json.loads(stored.body), "hash": stored.hash})
+
+
+def verify_chain(run: str, rows: Iterable[Stored]) -> list[Fault]:
+    """Every fault of a run's rows, given in order of sequence. No fault means: self-consistent."""
+    faults: list[Fault] = []
+    previous, expected = genesis(run), 1
+    for row in rows:
+        if row.sequence != expected:
+            faults.append(Fault(row.sequence, "gap", f"expected event {expected}, found {row.sequence}"))
+        if sha256_bytes(row.body) != row.hash:
+            faults.append(Fault(row.sequence, "hash", "the stored bytes do not hash to the recorded hash"))
+        try:
+            fields = json.loads(row.body)
+            named = fields["previous"]
+        except (ValueError, KeyError, TypeError):
+            faults.append(Fault(row.sequence, "unreadable", "the stored bytes are no event"))
+        else:
+            if named != previous:
+                faults.append(Fault(row.sequence, "link", "it does not name the event before it"))
+            for column in ("run", "sequence", "kind", "actor", "at"):
+                if fields.get(column) != getattr(row, column):
+                    what = f"column {column} says {getattr(row, column)!r}, the hashed bytes {fields.get(column)!r}"
+                    faults.append(Fault(row.sequence, "column", what))
+            if row.run != run:
+                faults.append(Fault(row.sequence, "column", f"it belongs to run {row.run!r}"))
+        previous, expected = row.hash, row.sequence + 1
+    return faults

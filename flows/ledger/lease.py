@@ -1,0 +1,109 @@
+"""Who works on a run: the identity of a process, whether it still lives, and the lease it holds."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from flows.ledger.store import Ledger
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A process, told apart from a later one with the same number."""
+
+    host: str
+    boot: str
+    pid: int
+    process_start: str
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}"
+
+
+def this_process() -> Owner:
+    """The identity of the calling process."""
+    return Owner(socket.gethostname(), boot_id(), os.getpid(), process_start(os.getpid()) or "")
+
+
+def boot_id() -> str:
+    """Changes with every start of the machine: the kernel's boot id, else the boot time in minutes."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        import psutil
+
+        return str(round(psutil.boot_time() / 60))
+
+
+def process_start(pid: int) -> str | None:
+    """When a process started, by a clock that nobody sets where there is one; None for one that is gone.
+
+    Linux counts ticks since boot; elsewhere it is the wall-clock start in 1/10 s.
+    """
+    import psutil
+
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+            return f"tick {fields[19]}"
+        except OSError:
+            return f"{process.create_time():.1f}"
+    except psutil.NoSuchProcess:
+        return None
+    except psutil.AccessDenied:
+        return "unknown"
+
+
+def alive(owner: Owner) -> bool:
+    """Whether a holder may still work. A process of another host counts as alive: nobody here can know better."""
+    if owner.host != socket.gethostname():
+        return True
+    if not _same_boot(owner.boot, boot_id()):
+        return False
+    started = process_start(owner.pid)
+    return started is not None and started in (owner.process_start, "unknown")
+
+
+def _same_boot(one: str, other: str) -> bool:
+    """Boot times are computed from two clocks, so that they may differ by a minute; boot ids may not."""
+    if one.isdecimal() and other.isdecimal():
+        return abs(int(one) - int(other)) <= 1
+    return one == other
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The right to work on a run, until released or taken over. Every append and publish names its `fence`."""
+
+    ledger: Ledger
+    run: str
+    fence: int
+    owner: Owner
+    taken_at: str
+    taken_over_from: str = ""
+
+    def check(self) -> None:
+        """Raises `LeaseHeld` when another process has taken the run over since."""
+        self.ledger.check_fence(self.run, self.fence)
+
+    def release(self) -> None:
+        """Give the run back. Does nothing when it was taken over."""
+        self.ledger.release_lease(self.run, self.fence)
+
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()

@@ -1,0 +1,1 @@
+"""Migrations of the ledger's tables, run at opening; named, ordered, recorded in `alembic_version`."""

@@ -1,0 +1,339 @@
+"""The ledger's operations. Each is one transaction: what it says happened, happened wholly or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, Row, RowMapping, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from flows import folding
+from flows.ledger.chain import Stored, genesis, opened, seal, timestamp
+from flows.ledger.engine import connect, reading, writing
+from flows.ledger.lease import Lease, Owner, alive, this_process
+from flows.ledger.schema import decisions, events, gates, leases, runs
+from specs.decisions import Decision
+from specs.errors import DecisionRefused, InputError, LeaseHeld, Refused, RunOpen
+from specs.events import (
+    TERMINAL_KINDS,
+    DecisionRecorded,
+    Event,
+    GateOpened,
+    LeaseTaken,
+    Payload,
+    RunCreated,
+)
+
+Clock = Callable[[], datetime]
+OWN_ACTOR = "gatewright"
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """A run as lists show it. `state` and `stage` repeat what its events say."""
+
+    run: str
+    project: str
+    state: str
+    stage: str
+    created_at: datetime
+    project_dir: Path
+
+
+class Ledger:
+    """Events, gates, decisions and leases of every run of a project, or of a team's projects."""
+
+    def __init__(self, engine: Engine, clock: Clock | None = None) -> None:
+        self.engine = engine
+        self._clock = clock
+
+    @classmethod
+    def open(cls, url_or_path: str | Path, clock: Clock | None = None) -> Ledger:
+        """Open or create a ledger and bring its tables up to date. `clock` replaces the database's, for tests."""
+        return cls(connect(url_or_path), clock)
+
+    def close(self) -> None:
+        """Give the database's handles back."""
+        self.engine.dispose()
+
+    def now(self) -> datetime:
+        """The database's clock; SQLite runs in this process, so that its clock is this machine's."""
+        with reading(self.engine) as connection:
+            return self._now(connection)
+
+    def _now(self, connection: Connection) -> datetime:
+        if self._clock:
+            return self._clock()
+        if connection.dialect.name == "sqlite":
+            return datetime.now(UTC)
+        now: datetime = connection.execute(select(func.clock_timestamp())).scalar_one()
+        return now
+
+    # ---- reading
+
+    def events(self, run: str) -> list[Event]:
+        """Every event of a run in order. Raises `InputError` for a run that this ledger does not know."""
+        return [opened(row) for row in self.stored(run)]
+
+    def stored(self, run: str) -> list[Stored]:
+        """The rows of a run's events as they are stored, for verification."""
+        with reading(self.engine) as connection:
+            self._row(connection, run)
+            rows = connection.execute(select(events).where(events.c.run == run).order_by(events.c.sequence))
+            return [_stored(row) for row in rows]
+
+    def runs(self, project: str | None = None) -> list[RunRow]:
+        """The runs, newest first; of one project, or of all."""
+        query = select(runs).order_by(runs.c.created_at.desc(), runs.c.run.desc())
+        if project is not None:
+            query = query.where(runs.c.project == project)
+        with reading(self.engine) as connection:
+            return [_run_row(row) for row in connection.execute(query).mappings()]
+
+    def run(self, run: str) -> RunRow:
+        """One run. Raises `InputError` for a run that this ledger does not know."""
+        with reading(self.engine) as connection:
+            return _run_row(self._row(connection, run))
+
+    def head(self, run: str) -> str:
+        """The hash of the newest event."""
+        with reading(self.engine) as connection:
+            return str(self._row(connection, run)["head"])
+
+    def rows_beside(self, run: str) -> dict[str, list[dict[str, object]]]:
+        """What the tables beside the chain say of a run: `runs`, `gates`, `decisions`, `leases`."""
+        with reading(self.engine) as connection:
+            return {
+                table.name: [
+                    dict(row) for row in connection.execute(select(table).where(table.c.run == run)).mappings()
+                ]
+                for table in (runs, gates, decisions, leases)
+            }
+
+    # ---- appending
+
+    def create_run(self, run: str, payload: RunCreated, project_dir: Path, actor: str) -> Event:
+        """The first event of a run. Raises `RunOpen` when the project has an open run."""
+        with writing(self.engine) as connection:
+            now = self._now(connection)
+            if connection.execute(select(runs.c.run).where(runs.c.run == run)).first():
+                raise RunOpen(f"run {run} exists already", "choose another --run-id, or go on with `gatewright resume`")
+            row = {
+                "run": run,
+                "project": payload.project,
+                "state": folding.moved("running", payload),
+                "stage": folding.stage_after("", payload),
+                "created_at": timestamp(now),
+                "project_dir": str(project_dir),
+                "sequence": 0,
+                "head": genesis(run),
+                "open": True,
+                "terminal": False,
+            }
+            try:
+                with connection.begin_nested():
+                    connection.execute(insert(runs).values(row))
+            except IntegrityError as error:
+                raise self._open_run(connection, payload.project) from error
+            return self._append(connection, run, payload, actor, now)
+
+    def _open_run(self, connection: Connection, project: str) -> RunOpen:
+        query = select(runs.c.run, runs.c.state).where(runs.c.project == project, runs.c.open)
+        found = connection.execute(query).first()
+        which = f"{found.run} ({found.state})" if found else "another"
+        name = found.run if found else "RUN"
+        return RunOpen(
+            f"project {project} has an open run: {which}",
+            f"go on with `gatewright resume {name}`, or end it with `gatewright reject {name}` at its gate",
+        )
+
+    def append(self, run: str, payload: Payload, actor: str, fence: int | None = None) -> Event:
+        """One more event. Raises `LeaseHeld` for a stale fence and `Refused` after the run's end."""
+        return self.append_all(run, [payload], actor, fence)[0]
+
+    def append_all(self, run: str, payloads: Sequence[Payload], actor: str, fence: int | None = None) -> list[Event]:
+        """Several events at once: all of them are recorded, or none."""
+        for payload in payloads:
+            if isinstance(payload, RunCreated | GateOpened | DecisionRecorded | LeaseTaken):
+                raise TypeError(f"{payload.kind} has a method of its own")
+        with writing(self.engine) as connection:
+            self._check_fence(connection, run, fence)
+            return [self._append(connection, run, payload, actor, self._now(connection)) for payload in payloads]
+
+    def open_gate(self, run: str, payload: GateOpened, fence: int | None = None, actor: str = OWN_ACTOR) -> Event:
+        """Open a gate for a round; opening it again with the same digest returns the first event.
+
+        Raises `Refused` when this round has another digest, or another gate of the run still waits.
+        """
+        key = {"run": run, "gate": payload.gate, "round": payload.round}
+        with writing(self.engine) as connection:
+            self._check_fence(connection, run, fence)
+            row = self._row(connection, run, lock=True)
+            found = connection.execute(select(gates).filter_by(**key)).first()
+            if found:
+                if found.digest != payload.digest:
+                    raise Refused(
+                        f"gate {payload.gate} round {payload.round} is open with another content",
+                        "gate.json must not change once it is shown; rework opens a new round",
+                    )
+                return self._event(connection, run, found.sequence)
+            decided = select(decisions.c.sequence).where(
+                decisions.c.run == gates.c.run, decisions.c.gate == gates.c.gate, decisions.c.round == gates.c.round
+            )
+            waiting = connection.execute(select(gates).where(gates.c.run == run, ~decided.exists())).first()
+            if waiting:
+                raise Refused(f"gate {waiting.gate} round {waiting.round} still waits for a decision")
+            event = self._append(connection, run, payload, actor, self._now(connection))
+            values = {**key, "digest": payload.digest, "sequence": row["sequence"] + 1}
+            connection.execute(insert(gates).values(values))
+            return event
+
+    def record_decision(self, decision: Decision, actor: str) -> Event:
+        """Record the one decision of a gate's round. Raises `DecisionRefused` when early, late, stale or second.
+
+        The decision, and for a rework the attempts it makes obsolete, are one transaction.
+        """
+        run, key = decision.run, {"run": decision.run, "gate": decision.gate, "round": decision.round}
+        where = f"gate {decision.gate} round {decision.round} of {run}"
+        with writing(self.engine) as connection:
+            row = self._row(connection, run, lock=True)
+            first = connection.execute(select(decisions).filter_by(**key)).first()
+            if first:
+                raise DecisionRefused(
+                    f"{where} was decided already: {first.choice} by {first.actor} at {first.at}",
+                    "one decision per gate and round; `gatewright status` shows what comes next",
+                )
+            if row["terminal"]:
+                raise DecisionRefused(f"run {run} has ended ({row['state']}); it takes no decision", "start a new run")
+            gate = connection.execute(select(gates).filter_by(**key)).first()
+            if not gate:
+                raise DecisionRefused(f"{where} is not open", "wait until it opens: `gatewright status`")
+            if gate.digest != decision.digest:
+                raise DecisionRefused(
+                    f"{where} shows {gate.digest[:12]}, this decision was made on {decision.digest[:12]}",
+                    "look at the gate again with `gatewright review`, then decide",
+                )
+            now = self._now(connection)
+            event = self._append(connection, run, DecisionRecorded(decision=decision), actor, now)
+            values = {"digest": decision.digest, "choice": decision.choice, "actor": actor, "at": timestamp(now)}
+            connection.execute(insert(decisions).values({**key, **values, "sequence": event.sequence}))
+            if decision.choice == "rework":
+                rows = connection.execute(select(events).where(events.c.run == run).order_by(events.c.sequence))
+                obsolete = folding.superseded_by(folding.fold([opened(_stored(r)) for r in rows]), decision)
+                if obsolete:
+                    self._append(connection, run, obsolete, OWN_ACTOR, now)
+            return event
+
+    def _append(self, connection: Connection, run: str, payload: Payload, actor: str, now: datetime) -> Event:
+        row = self._row(connection, run, lock=True)
+        if row["terminal"]:
+            raise Refused(f"run {run} has ended ({row['state']}); nothing can be added to it", "start a new run")
+        if not actor.strip():
+            raise InputError("an event needs an actor")
+        body = payload.model_dump(mode="json")
+        stored = seal(run, row["sequence"] + 1, payload.kind, actor, now, body, row["head"])
+        connection.execute(insert(events).values(vars(stored)))
+        state = folding.moved(row["state"], payload)
+        changes = {
+            "sequence": stored.sequence,
+            "head": stored.hash,
+            "state": state,
+            "stage": folding.stage_after(row["stage"], payload),
+            "open": state not in ("finished", "rejected"),
+            "terminal": payload.kind in TERMINAL_KINDS,
+        }
+        connection.execute(update(runs).where(runs.c.run == run).values(changes))
+        return opened(stored)
+
+    # ---- lease
+
+    def take_lease(self, run: str, force_dead: bool = True, owner: Owner | None = None) -> Lease:
+        """Become the one process that works on the run. Raises `LeaseHeld` while another one lives.
+
+        A holder that is gone is taken over and named in the event; `force_dead=False` leaves it.
+        A process that holds the lease already gets a new fence; its old one is stale from then on.
+        """
+        owner = owner or this_process()
+        with writing(self.engine) as connection:
+            row = self._row(connection, run, lock=True)
+            if row["terminal"]:
+                raise Refused(f"run {run} has ended ({row['state']})", "start a new run")
+            held = connection.execute(select(leases).where(leases.c.run == run)).first()
+            before = ""
+            if held and not held.released:
+                holder = Owner(held.host, held.boot, held.pid, held.process_start)
+                if holder != owner and (alive(holder) or not force_dead):
+                    raise LeaseHeld(
+                        f"run {run} is worked on by process {held.pid} on {held.host} since {held.taken_at}",
+                        "wait for it, or stop it with `gatewright stop`",
+                    )
+                before = str(holder)
+            now = self._now(connection)
+            fence = held.fence + 1 if held else 1
+            values = {**vars(owner), "fence": fence, "taken_at": timestamp(now), "released": False}
+            if held:
+                connection.execute(update(leases).where(leases.c.run == run).values(values))
+            else:
+                connection.execute(insert(leases).values({"run": run, **values}))
+            taken = LeaseTaken(fence=fence, owner=str(owner), taken_over_from=before)
+            self._append(connection, run, taken, OWN_ACTOR, now)
+            return Lease(self, run, fence, owner, timestamp(now), before)
+
+    def lease_holder(self, run: str) -> tuple[Owner, bool] | None:
+        """Who holds the run and whether that process may still live; None when nobody does."""
+        with reading(self.engine) as connection:
+            held = connection.execute(select(leases).where(leases.c.run == run)).first()
+        if not held or held.released:
+            return None
+        owner = Owner(held.host, held.boot, held.pid, held.process_start)
+        return owner, alive(owner)
+
+    def check_fence(self, run: str, fence: int) -> None:
+        """Raises `LeaseHeld` when `fence` is not the newest of the run, or was released."""
+        with reading(self.engine) as connection:
+            self._check_fence(connection, run, fence)
+
+    def release_lease(self, run: str, fence: int) -> None:
+        """Mark the lease free. Does nothing when another process has taken it."""
+        with writing(self.engine) as connection:
+            mine = (leases.c.run == run) & (leases.c.fence == fence)
+            connection.execute(update(leases).where(mine).values(released=True))
+
+    def _check_fence(self, connection: Connection, run: str, fence: int | None) -> None:
+        if fence is None:
+            return
+        held = connection.execute(select(leases).where(leases.c.run == run).with_for_update()).first()
+        if held is None or held.fence != fence or held.released:
+            who = (
+                f"process {held.pid} on {held.host} took it over" if held and held.fence != fence else "it was released"
+            )
+            raise LeaseHeld(
+                f"this process no longer holds run {run}: {who}", "its work since then is not recorded; see `status`"
+            )
+
+    # ---- rows
+
+    def _row(self, connection: Connection, run: str, lock: bool = False) -> RowMapping:
+        query = select(runs).where(runs.c.run == run)
+        row = connection.execute(query.with_for_update() if lock else query).mappings().first()
+        if row is None:
+            known = connection.execute(select(runs.c.run).order_by(runs.c.created_at.desc()).limit(5)).scalars().all()
+            hint = f"the newest runs are {', '.join(known)}" if known else "start one with `gatewright run`"
+            raise InputError(f"there is no run {run!r} in this ledger", hint)
+        return row
+
+    def _event(self, connection: Connection, run: str, sequence: int) -> Event:
+        query = select(events).where(events.c.run == run, events.c.sequence == sequence)
+        return opened(_stored(connection.execute(query).one()))
+
+
+def _stored(row: Row[tuple[object, ...]]) -> Stored:
+    return Stored(row.run, row.sequence, row.kind, row.actor, row.at, bytes(row.body), row.hash)
+
+
+def _run_row(row: RowMapping) -> RunRow:
+    created = datetime.fromisoformat(row["created_at"])
+    return RunRow(row["run"], row["project"], row["state"], row["stage"], created, Path(row["project_dir"]))

@@ -1,0 +1,85 @@
+"""Where a run stands and what comes next, for the pipeline; and the same as a document for people and tools."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from flows.folding import (
+    RELEASE,
+    Attempt,
+    AttemptState,
+    Feedback,
+    Gate,
+    Goal,
+    RunState,
+    State,
+    fold,
+    moved,
+    superseded_by,
+)
+from flows.ledger.chain import timestamp
+from flows.steps import Done, NextStep, OpenGate, Propose, RecordVerdicts, Rejected, Release, RunStage, Wait, next_step
+
+__all__ = [
+    "RELEASE",
+    "Attempt",
+    "AttemptState",
+    "Done",
+    "Feedback",
+    "Gate",
+    "Goal",
+    "NextStep",
+    "OpenGate",
+    "Propose",
+    "RecordVerdicts",
+    "Rejected",
+    "Release",
+    "RunStage",
+    "RunState",
+    "State",
+    "Wait",
+    "fold",
+    "gate_id",
+    "moved",
+    "next_step",
+    "status_document",
+    "superseded_by",
+]
+
+
+def gate_id(run: str, gate: str, round: int) -> str:
+    """The name of one round of a gate across runs."""
+    return f"{run}.{gate}.{round}"
+
+
+def status_document(state: RunState, run: str, project: str, waits_for: Sequence[str] = ()) -> dict[str, Any]:
+    """The answer of `gatewright status --json`. `waits_for` names who may decide; it is empty once decided."""
+    gate = state.gate if state.gate and state.state in ("waiting", "decided") else None
+    return {
+        "run": run,
+        "project": project,
+        "state": state.state,
+        "stage": state.stage,
+        "gate": {
+            "id": gate_id(run, gate.name, gate.round),
+            "round": gate.round,
+            "digest": gate.digest,
+            "opened_at": timestamp(gate.opened_at),
+            "waits_for": list(waits_for) if gate.decision is None else [],
+        }
+        if gate
+        else None,
+        "stages": [_stage(state, stage) for stage in state.stages],
+    }
+
+
+def _stage(state: RunState, stage: str) -> dict[str, Any]:
+    attempt = state.current(stage)
+    keys = ("metric", "value", "op", "bound", "blocking", "passed")
+    return {
+        "name": stage,
+        "attempt": attempt.number if attempt else None,
+        "state": attempt.state if attempt else "pending",
+        "verdicts": [{key: getattr(v, key) for key in keys} for v in (attempt.verdicts if attempt else None) or ()],
+    }

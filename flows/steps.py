@@ -1,0 +1,121 @@
+"""What a run does next: one small step, computed from its state alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flows.folding import RELEASE, Feedback, Gate, RunState
+
+
+@dataclass(frozen=True)
+class Propose:
+    """Ask the proposer for round `round` of a gate; `feedback` must be answered."""
+
+    gate: str
+    round: int
+    feedback: Feedback | None = None
+
+
+@dataclass(frozen=True)
+class OpenGate:
+    """The proposal is stored; write the gate's files, then open it."""
+
+    gate: str
+    round: int
+    proposal: str
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A person must decide."""
+
+    gate: str
+    round: int
+    digest: str
+    blocked: bool
+
+
+@dataclass(frozen=True)
+class RunStage:
+    """Run an attempt with the approved proposal. `partial`: it began before; enter it again under its number.
+    `failed_before` is the message of the attempt that failed last; whoever just saw it fail stops instead.
+    """
+
+    stage: str
+    attempt: int
+    proposal: str
+    partial: bool = False
+    failed_before: str = ""
+
+
+@dataclass(frozen=True)
+class RecordVerdicts:
+    """The attempt is published; its verdicts, which are in its evidence, are not recorded yet."""
+
+    stage: str
+    attempt: int
+
+
+@dataclass(frozen=True)
+class Release:
+    """Build and publish the release bundle with the approved proposal."""
+
+    round: int
+    proposal: str
+
+
+@dataclass(frozen=True)
+class Done:
+    """Nothing is left; `recorded` says whether `run.finished` is in the ledger."""
+
+    recorded: bool
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A person rejected; `recorded` says whether `run.rejected` is in the ledger."""
+
+    gate: Gate
+    recorded: bool
+
+
+NextStep = Propose | OpenGate | Wait | RunStage | RecordVerdicts | Release | Done | Rejected
+
+
+def next_step(state: RunState, *, retry: bool = True) -> NextStep:
+    """The step that the events call for. The same events give the same step, whoever asks and how often.
+
+    `retry=False` proposes a failed stage anew instead of running it again with the same parameters.
+    """
+    if state.rejection is not None:
+        return Rejected(state.rejection, state.terminal)
+    if state.terminal:
+        return Done(recorded=True)
+    goal = state.goal
+    approval = state.approvals.get(goal.gate)
+    if approval is not None and approval.round == goal.round:
+        return _after_approval(state, approval, retry)
+    gate = state.gates.get((goal.gate, goal.round))
+    if gate is not None:
+        return Wait(gate.name, gate.round, gate.digest, gate.blocked)
+    proposal = state.proposals.get((goal.gate, goal.round))
+    if proposal is not None:
+        return OpenGate(goal.gate, goal.round, proposal)
+    return Propose(goal.gate, goal.round, goal.feedback)
+
+
+def _after_approval(state: RunState, approval: Gate, retry: bool) -> NextStep:
+    stage, proposal = approval.name, state.approved_proposal(approval.name) or ""
+    if stage == RELEASE:
+        return Done(recorded=False) if state.release else Release(approval.round, proposal)
+    attempt = state.current(stage)
+    number = max((a.number for a in state.attempts.get(stage, [])), default=0) + 1
+    if attempt is None:
+        return RunStage(stage, number, proposal)
+    if attempt.state == "published":
+        return RecordVerdicts(stage, attempt.number)
+    if attempt.state in ("reserved", "abandoned"):
+        return RunStage(stage, attempt.number, proposal, partial=True)
+    if attempt.state == "failed" and not retry:
+        return Propose(stage, state.last_round(stage) + 1, Feedback(stage, approval.round, "", attempt.message))
+    return RunStage(stage, number, proposal, failed_before=attempt.message if attempt.state == "failed" else "")

@@ -55,13 +55,10 @@ def source_rows(context: ProposerContext) -> int:
 def _estimated(context: ProposerContext) -> DataFacts:
     usable = [s for s in context.source_summaries if s.get("kind") != "sensor_logs"]
     kept = math.floor(sum(int(s.get("rows") or 0) for s in usable) * _KEPT_SHARE)
-    share = float(context.spec.stages.get("data", {}).get("eval_share", 0.1) or 0.1) if _fixed(context) else 0.1
+    setting = context.spec.stages.get("data", {}).get("eval_share")
+    share = float(setting) if isinstance(setting, int | float) else 0.1
     evaluation = math.ceil(kept * share)
     return DataFacts(train=kept - evaluation, evaluation=evaluation, longest=None, mean=None, counted=False)
-
-
-def _fixed(context: ProposerContext) -> bool:
-    return isinstance(context.spec.stages.get("data", {}).get("eval_share"), int | float)
 
 
 def mean_tokens(lengths: Mapping[str, Any]) -> float | None:

@@ -85,14 +85,3 @@ class Proposer(Protocol):
 
     def consider(self, context: ProposerContext) -> Outcome:
         """The same, with the transcript and fallback for the ledger."""
-
-
-def make_proposer(spec: Project, memory: MemoryFunction | None = None) -> Proposer:
-    """The proposer that the spec names. With `memory`, proposals are checked against the device's memory."""
-    from agents.rules import RulesProposer
-
-    if spec.agent.proposer == "llm":
-        from agents.llm import LlmProposer
-
-        return LlmProposer(spec, memory)
-    return RulesProposer(memory)

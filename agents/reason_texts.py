@@ -17,6 +17,14 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "最长样本 {longest:,} 词元，上取整到 8 的倍数，不截断",
     ),
     "max_length_guess": ("not counted yet; the data stage decides", "尚未统计，由数据阶段决定"),
+    "max_length_dry": (
+        "the cap of {cap:,} tokens per step; the longest sample has {longest:,}",
+        "每步 {cap:,} 词元的上限；最长样本 {longest:,} 词元",
+    ),
+    "warn_dry_longer": (
+        "samples above the dry run's cap of {cap:,} tokens stay out of it (the longest has {longest:,})",
+        "超过试运行每步 {cap:,} 词元上限的样本不参加试运行（最长 {longest:,} 词元）",
+    ),
     "max_tokens_per_step": ("the cap of the project", "项目设定的上限"),
     "batch": (
         "{effective} samples per optimizer step: {why}",
@@ -112,6 +120,10 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "x_steps": (
         "samples over effective batch, times epochs, at most max_steps",
         "样本数 ÷ 有效批量 × 轮数，不超过 max_steps",
+    ),
+    "x_step_time": (
+        "padded tokens of a full step, at 6 operations per parameter and token",
+        "整步的填充词元 × 每参数每词元 6 次运算",
     ),
     "x_time": (
         "6 operations per parameter and token at the usual rate of this device",

@@ -1,0 +1,120 @@
+"""What a stage should bring, in numbers, from its proposed parameters and what is known before it runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agents.facts import DataFacts, data_facts, parameter_count, seconds_per_token, source_rows
+from agents.proposer import MemoryFunction, ProposerContext
+from agents.reason_texts import text
+from agents.siblings import dry_run_model
+from agents.training_rules import planned_steps
+from specs.parameters import TrainingConfiguration
+from specs.proposals import Expectation
+
+
+def expectations(
+    context: ProposerContext, stage: str, parameters: dict[str, Any], memory: MemoryFunction | None
+) -> list[Expectation]:
+    """Expected numbers of one stage; what cannot be predicted is left out. Values of earlier runs win over rules."""
+    found: list[Expectation] = []
+    if stage == "data":
+        found = _data(context, parameters)
+    elif stage in ("dry_run", "stress_test", "train"):
+        found = _training(context, stage, parameters, memory)
+    elif stage == "evaluate":
+        found = _evaluate(context, parameters)
+    return [_remembered(context, stage, expectation) for expectation in found]
+
+
+def _remembered(context: ProposerContext, stage: str, expectation: Expectation) -> Expectation:
+    """What the newest earlier run measured, where it measured this."""
+    for entry in reversed(context.history):
+        actual = entry.get("actual")
+        if entry.get("stage") == stage and entry.get("metric") == expectation.metric and actual is not None:
+            why = text(context.spec.language, "x_history")
+            return expectation.model_copy(update={"value": float(actual), "why": why})
+    return expectation
+
+
+def _data(context: ProposerContext, parameters: dict[str, Any]) -> list[Expectation]:
+    language = context.spec.language
+    rows = source_rows(context)
+    if rows == 0:
+        return []
+    facts = data_facts(context)
+    samples = facts.train + facts.evaluation
+    evaluation = max(1, round(samples * float(parameters["eval_share"])))
+    return [
+        _expect("rows_total", rows, "rows", text(language, "x_rows")),
+        _expect("samples_train", samples - evaluation, "samples", text(language, "x_kept")),
+        _expect("samples_eval", evaluation, "samples", text(language, "x_share")),
+    ]
+
+
+def _training(
+    context: ProposerContext, stage: str, parameters: dict[str, Any], memory: MemoryFunction | None
+) -> list[Expectation]:
+    language = context.spec.language
+    training = TrainingConfiguration.model_validate(parameters["training"])
+    facts = data_facts(context)
+    plan = planned_steps(facts.train, training)
+    found = []
+    if plan.steps:
+        found.append(_expect("steps_taken", plan.steps, "steps", text(language, "x_steps")))
+        found += _time(context, stage, training, facts, plan.samples_seen)
+    same_model = stage != "dry_run" or dry_run_model(context.spec) == context.spec.base_model
+    if memory is not None and same_model:
+        found.append(_expect("peak_bytes", memory(training).peak_bytes, "bytes", text(language, "x_memory")))
+    if stage == "stress_test":
+        return [e for e in found if e.metric != "steps_taken"]
+    return found
+
+
+def _time(
+    context: ProposerContext, stage: str, training: TrainingConfiguration, facts: DataFacts, samples: int
+) -> list[Expectation]:
+    """Step time and hours, from the stress test where it has measured, else from operations per token."""
+    language = context.spec.language
+    measured = _measured(context, "planned_hours")
+    if stage == "train" and measured is not None:
+        return [_expect("training_hours", measured, "h", text(language, "x_measured_time"))]
+    per_token = seconds_per_token(parameter_count(context.base_model), context.device)
+    mean = facts.mean or (facts.longest * 0.6 if facts.longest else None)
+    if per_token is None or mean is None:
+        return []
+    hours = _rounded(samples * mean * per_token / 3600)
+    why = text(language, "x_time")
+    if stage == "train":
+        return [_expect("training_hours", hours, "h", why)]
+    tokens = training.effective_batch * (training.max_length if stage == "stress_test" else mean)
+    step = _expect("seconds_per_step", _rounded(tokens * per_token), "s", text(language, "x_step_time"))
+    return [step] if stage == "dry_run" else [step, _expect("planned_hours", hours, "h", why)]
+
+
+def _measured(context: ProposerContext, name: str) -> float | None:
+    evidence = context.evidence.get("stress_test")
+    metric = evidence.metrics.get(name) if evidence else None
+    return metric.value if metric else None
+
+
+def _evaluate(context: ProposerContext, parameters: dict[str, Any]) -> list[Expectation]:
+    language = context.spec.language
+    found = []
+    facts = data_facts(context)
+    if facts.evaluation:
+        key = "x_counted" if facts.counted else "x_share"
+        found.append(_expect("samples_evaluated", facts.evaluation, "samples", text(language, key)))
+    objective = context.spec.objective
+    if objective is not None:
+        found.append(_expect(objective.metric, objective.at_least, "share", text(language, "x_goal")))
+    return found
+
+
+def _expect(metric: str, value: float, unit: str, why: str) -> Expectation:
+    return Expectation(metric=metric, value=value, unit=unit, why=why)
+
+
+def _rounded(value: float) -> float:
+    """Two significant digits: a rule of thumb claims no more."""
+    return float(f"{value:.2g}")

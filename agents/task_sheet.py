@@ -1,0 +1,109 @@
+"""The task sheet: what every stage needs, should bring in numbers, must pass, may cost, and who signs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from agents.gate_rules import suggest
+from agents.proposer import MemoryFunction, ProposerContext
+from agents.sheet_texts import GOAL, INPUTS, ON_FAILURE
+from specs.base import Strict
+from specs.metrics import STAGES
+from specs.project import Project
+from specs.proposals import Expectation, Proposal, SheetStage, TaskSheet
+from specs.results import Evidence
+
+
+class ExpectedRow(Strict):
+    """One expected number beside what came. `actual` is null while the stage has not run or did not measure it."""
+
+    stage: str
+    metric: str
+    expected: float
+    actual: float | None
+    unit: str
+    why: str = ""
+
+    @property
+    def difference(self) -> float | None:
+        """(actual - expected) / expected; null where that has no meaning."""
+        if self.actual is None or self.expected == 0:
+            return None
+        return (self.actual - self.expected) / abs(self.expected)
+
+
+def draft_sheet(context: ProposerContext, memory: MemoryFunction | None = None) -> TaskSheet:
+    """The sheet of the first gate, from the spec, the sources as probed and the model folder. By rules alone."""
+    spec = context.spec
+    sheet_stages = []
+    for stage in STAGES:
+        sheet_stages.append(
+            SheetStage(
+                name=stage,
+                inputs=_inputs(spec, stage),
+                expected=_expected(context, stage, memory),
+                criteria=spec.criteria(stage),
+                budget_hours=spec.budget.hours if stage == "train" else None,
+                signed_by=sorted(approver.id for approver in spec.policy.approvers),
+                on_failure=ON_FAILURE[stage][spec.language],
+            )
+        )
+    return TaskSheet(goal=_goal(spec), stages=sheet_stages)
+
+
+def _goal(spec: Project) -> str:
+    template = GOAL[spec.language]
+    objective = spec.objective
+    if objective is None:
+        return template["plain"].format(project=spec.project)
+    return template["objective"].format(
+        project=spec.project, metric=objective.metric, at_least=f"{objective.at_least:g}"
+    )
+
+
+def _inputs(spec: Project, stage: str) -> list[str]:
+    if stage == "data":
+        return [source.path for source in spec.sources]
+    return list(INPUTS[stage])
+
+
+def _expected(context: ProposerContext, stage: str, memory: MemoryFunction | None) -> list[Expectation]:
+    """Expected numbers from the parameters that the rules would propose now; refined at each later gate."""
+    account = memory if "data" in context.evidence else None
+    approved = dict(context.approved)
+    if stage == "train" and "stress_test" not in approved:
+        approved["stress_test"] = suggest(_at(context, "stress_test"), account)
+    return suggest(_at(context, stage).model_copy(update={"approved": approved}), account).expected
+
+
+def _at(context: ProposerContext, gate: str) -> ProposerContext:
+    return context.model_copy(update={"gate": gate, "feedback": "", "last_proposal": None, "round": 1})
+
+
+def expected_beside_actual(
+    sheet: TaskSheet,
+    evidence: Mapping[str, Evidence],
+    proposals: Mapping[str, Proposal] | None = None,
+) -> list[ExpectedRow]:
+    """Every expected number of the sheet beside what the finished stages measured, in the order of the stages.
+
+    A stage's own approved proposal, made later and with more known, replaces the sheet's numbers for it.
+    """
+    rows = []
+    for stage in sheet.stages:
+        own = (proposals or {}).get(stage.name)
+        expected = own.expected if own is not None and own.expected else stage.expected
+        found = evidence.get(stage.name)
+        for expectation in expected:
+            metric = found.metrics.get(expectation.metric) if found else None
+            rows.append(
+                ExpectedRow(
+                    stage=stage.name,
+                    metric=expectation.metric,
+                    expected=expectation.value,
+                    actual=metric.value if metric else None,
+                    unit=expectation.unit,
+                    why=expectation.why,
+                )
+            )
+    return rows

@@ -73,9 +73,10 @@ def load_base(folder: Path, weights: str = "fp32", attention: str = "sdpa", devi
 
     if not (folder / "config.json").is_file() or not list(folder.glob("*.safetensors")):
         raise ModelError(f"{folder} holds no model weights", "a model folder needs config.json and *.safetensors files")
+    loader: Any = AutoModelForCausalLM
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(weights, torch.float32)
     try:
-        model, report = AutoModelForCausalLM.from_pretrained(
+        model, report = loader.from_pretrained(
             folder,
             dtype=options.pop("dtype", dtype),
             attn_implementation={"flash": "flash_attention_2"}.get(attention, attention),
@@ -112,11 +113,12 @@ def build_trainable(folder: Path, training: TrainingConfiguration, device: str) 
     check_possible(training, device)
     options: dict[str, Any] = {}
     if training.method == "qlora":
-        from transformers import BitsAndBytesConfig
+        import transformers
 
+        quantization: Any = transformers.BitsAndBytesConfig
         compute = torch.bfloat16 if "bf16" in training.compute else torch.float32
         compute = torch.float16 if training.compute == "amp-fp16" else compute
-        options["quantization_config"] = BitsAndBytesConfig(
+        options["quantization_config"] = quantization(
             load_in_4bit=True,
             bnb_4bit_quant_type="nf4",
             bnb_4bit_use_double_quant=training.weights == "nf4-dq",
@@ -132,14 +134,16 @@ def build_trainable(folder: Path, training: TrainingConfiguration, device: str) 
 
 
 def _attach(model: Any, training: TrainingConfiguration) -> Any:
-    from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+    import peft
 
+    lora_config: Any = peft.LoraConfig
+    prepare: Any = peft.prepare_model_for_kbit_training
     if training.method == "qlora":
         model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=training.activation_checkpointing)
-    targets = training.lora.targets
-    config = LoraConfig(
+    targets, alpha = training.lora.targets, training.lora.alpha
+    config = lora_config(
         r=training.lora.rank,
-        lora_alpha=training.lora.alpha,
+        lora_alpha=int(alpha) if alpha.is_integer() else alpha,
         lora_dropout=training.lora.dropout,
         target_modules=targets if isinstance(targets, str) else sorted(targets),
         use_dora=training.method == "dora",
@@ -147,7 +151,7 @@ def _attach(model: Any, training: TrainingConfiguration) -> Any:
         bias="none",
     )
     try:
-        return get_peft_model(model, config)
+        return peft.get_peft_model(model, config)
     except ValueError as error:
         names = sorted({name.rpartition(".")[2] for name, _ in model.named_modules() if name})
         raise ModelError(

@@ -16,36 +16,42 @@ Optimizer = Literal["adamw", "adamw_fused", "adamw_8bit", "paged_adamw_8bit", "a
 class LoraParameters(Strict):
     """Low-rank adapters on linear layers; update = alpha / rank * B A."""
 
-    rank: int = Field(16, ge=1, le=1024)
-    alpha: float = Field(32, gt=0)
-    dropout: float = Field(0.05, ge=0, lt=1)
-    targets: Literal["all-linear"] | list[str] = "all-linear"
+    rank: int = Field(16, ge=1, le=1024, description="inner dimension of A and B")
+    alpha: float = Field(32, gt=0, description="scale of the update")
+    dropout: float = Field(0.05, ge=0, lt=1, description="share of adapter inputs dropped in training")
+    targets: Literal["all-linear"] | list[str] = Field(
+        "all-linear", description="names of linear layers; all-linear: every one but the output layer"
+    )
 
 
 class TrainingConfiguration(Strict):
     """Everything that affects memory, order or numerics of training; its digest is the fingerprint."""
 
-    method: Method = "lora"
-    lora: LoraParameters = LoraParameters()
-    weights: Literal["fp32", "bf16", "fp16", "nf4", "nf4-dq"] = "fp32"
-    compute: Literal["fp32", "bf16", "amp-bf16", "amp-fp16"] = "fp32"
-    optimizer: Optimizer = "adamw"
-    lr: float = Field(2e-4, gt=0, lt=1)
-    lr_schedule: Literal["linear", "cosine", "constant"] = "cosine"
-    lr_warmup_steps: int = Field(0, ge=0)
-    weight_decay: float = Field(0.0, ge=0, lt=1)
-    max_grad_norm: float = Field(1.0, gt=0)
-    epochs: int = Field(1, ge=1, le=1000)
+    method: Method = Field("lora", description="what is trained: adapters, or every weight")
+    lora: LoraParameters = Field(LoraParameters(), description="the adapters")
+    weights: Literal["fp32", "bf16", "fp16", "nf4", "nf4-dq"] = Field(
+        "fp32", description="how base weights are stored; nf4-dq quantises the scales too"
+    )
+    compute: Literal["fp32", "bf16", "amp-bf16", "amp-fp16"] = Field(
+        "fp32", description="precision of the arithmetic; amp: autocast"
+    )
+    optimizer: Optimizer = Field("adamw", description="optimizer and the precision of its states")
+    lr: float = Field(2e-4, gt=0, lt=1, description="peak learning rate")
+    lr_schedule: Literal["linear", "cosine", "constant"] = Field("cosine", description="decay after the warm-up")
+    lr_warmup_steps: int = Field(0, ge=0, description="optimizer steps with a rising learning rate")
+    weight_decay: float = Field(0.0, ge=0, lt=1, description="decoupled weight decay")
+    max_grad_norm: float = Field(1.0, gt=0, description="gradients are clipped to this norm")
+    epochs: int = Field(1, ge=1, le=1000, description="passes over the training samples")
     max_steps: int | None = Field(None, ge=1, description="optimizer steps at most; null: epochs decide")
     micro_batch: int = Field(1, ge=1, description="samples per forward pass")
     gradient_accumulation: int = Field(8, ge=1, description="micro batches per optimizer step")
     max_length: int = Field(1024, ge=8, description="tokens of the longest sample")
     max_tokens_per_step: int | None = Field(None, ge=8, description="padded tokens per optimizer step at most")
-    activation_checkpointing: bool = False
-    attention: Literal["sdpa", "eager", "flash"] = "sdpa"
-    seed: int = Field(17, ge=0, lt=2**31)
-    save_steps: int = Field(10, ge=1)
-    keep_checkpoints: int = Field(2, ge=1)
+    activation_checkpointing: bool = Field(False, description="recompute activations: less memory, more time")
+    attention: Literal["sdpa", "eager", "flash"] = Field("sdpa", description="implementation of attention")
+    seed: int = Field(17, ge=0, lt=2**31, description="order of samples, dropout, adapter start")
+    save_steps: int = Field(10, ge=1, description="optimizer steps between checkpoints")
+    keep_checkpoints: int = Field(2, ge=1, description="newest checkpoints that are kept")
     threads: int = Field(2, ge=1, description="CPU threads of the worker; another count changes bits")
 
     @property
@@ -58,14 +64,16 @@ class DataParameters(Strict):
     """How the raw files become samples."""
 
     near_duplicate_threshold: float = Field(0.7, gt=0, le=1, description="Jaccard of shingle sets")
-    eval_share: float = Field(0.1, gt=0, lt=0.5)
+    eval_share: float = Field(0.1, gt=0, lt=0.5, description="share of samples held out, by duplicate component")
     max_length: int | None = Field(None, ge=16, description="tokens; null: the longest sample decides")
-    over_long: Literal["ask", "split", "drop_list", "truncate_prompt"] = "ask"
-    buckets: int = Field(6, ge=1, le=64)
+    over_long: Literal["ask", "split", "drop_list", "truncate_prompt"] = Field(
+        "ask", description="what happens to samples past max_length; answers are never cut"
+    )
+    buckets: int = Field(6, ge=1, le=64, description="length buckets")
     paragraph_tokens: int = Field(128, ge=16, description="target length of a manual paragraph")
     window_s: float = Field(60.0, gt=0, description="length of a sensor window")
     fault_horizon_s: float = Field(300.0, ge=0, description="a fault event this long after a window labels it")
-    seed: int = Field(17, ge=0, lt=2**31)
+    seed: int = Field(17, ge=0, lt=2**31, description="of the split and the sketches")
 
 
 class DryRunParameters(Strict):
@@ -73,37 +81,37 @@ class DryRunParameters(Strict):
 
     model: str = Field(description="the small model: as base_model in the spec")
     steps: int = Field(30, ge=4, description="optimizer steps")
-    training: TrainingConfiguration
+    training: TrainingConfiguration = Field(description="the configuration of these steps")
 
 
 class StressTestParameters(Strict):
     """The training configuration to measure, and for how many steps of the heaviest bucket."""
 
-    training: TrainingConfiguration
-    growth_steps: int = Field(3, ge=1)
+    training: TrainingConfiguration = Field(description="the configuration to measure")
+    growth_steps: int = Field(3, ge=1, description="steps of the heaviest bucket that must not grow in memory")
 
 
 class TrainParameters(Strict):
     """The training configuration, the same that passed the stress test."""
 
-    training: TrainingConfiguration
+    training: TrainingConfiguration = Field(description="equal to that of the stress test")
 
 
 class EvaluateParameters(Strict):
     """Held-out losses and generations."""
 
-    generations: int = Field(16, ge=1)
-    max_new_tokens: int = Field(64, ge=1)
-    generation_batch: int = Field(4, ge=1)
-    loss_batch: int = Field(4, ge=1)
-    seed: int = Field(17, ge=0, lt=2**31)
-    threads: int = Field(2, ge=1)
+    generations: int = Field(16, ge=1, description="held-out samples that are answered")
+    max_new_tokens: int = Field(64, ge=1, description="tokens of one answer at most")
+    generation_batch: int = Field(4, ge=1, description="answers written at a time")
+    loss_batch: int = Field(4, ge=1, description="samples per forward pass for losses")
+    seed: int = Field(17, ge=0, lt=2**31, description="which samples are answered")
+    threads: int = Field(2, ge=1, description="CPU threads of the worker")
 
 
 class ReleaseParameters(Strict):
     """What goes into the release bundle."""
 
-    merged_model: bool = False
+    merged_model: bool = Field(False, description="put a merged copy of the model beside the adapter")
 
 
 PARAMETERS: dict[str, type[Strict]] = {

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from pydantic import ValidationError
+
 from agents.draft import Draft, shown
 from agents.expectations import expectations
 from agents.facts import data_facts, source_rows
 from agents.feedback import Request, moved, read_feedback
+from agents.guard import memory_problems, training_problems
 from agents.limits import fit, upper
 from agents.proposer import MemoryFunction, ProposerContext
 from agents.reason_texts import text
@@ -27,7 +30,7 @@ def suggest(context: ProposerContext, memory: MemoryFunction | None = None) -> P
     """The rules' proposal for a gate, before the guard. Raises `GuardRefused` at `train` without a stress test."""
     draft = _DRAFTS[context.gate](context, memory)
     draft.keep_within_limits()
-    answers = _answer(draft, context)
+    answers = _answer(draft, context, memory)
     parameters = plain(PARAMETERS[context.gate].model_validate(draft.parameters))
     return Proposal(
         stage=context.gate,
@@ -125,13 +128,13 @@ _DRAFTS: dict[str, Callable[[ProposerContext, MemoryFunction | None], Draft]] = 
 }
 
 
-def _answer(draft: Draft, context: ProposerContext) -> str:
+def _answer(draft: Draft, context: ProposerContext, memory: MemoryFunction | None) -> str:
     """Act on the feedback as far as rules can, and say for each part what was done with it."""
     _carry_over(draft, context)
     if not context.feedback.strip():
         return ""
     requests, left = read_feedback(context.feedback, draft.parameters)
-    answers = [_act(draft, request) for request in requests]
+    answers = [_act(draft, request, memory) for request in requests]
     if left:
         names = ", ".join(path.rpartition(".")[2] for path in list(leaves(draft.parameters))[:8])
         words = "; ".join(f"“{clause}”" for clause in left)
@@ -151,17 +154,18 @@ def _carry_over(draft: Draft, context: ProposerContext) -> None:
             draft.put(reason.parameter, value, text(context.spec.language, "kept_feedback"), reason.source)
 
 
-def _act(draft: Draft, request: Request) -> str:
+def _act(draft: Draft, request: Request, memory: MemoryFunction | None) -> str:
     language = draft.spec.language
     before = draft.get(request.path)
     if draft.gate == "train" or request.path in ("training.method", "model"):
         return text(language, "answered_locked", parameter=request.path)
     wanted = moved(before, request.direction) if request.direction else request.value
     allowed, source = fit(draft.spec, draft.gate, request.path, wanted)
-    if not _valid(draft, request.path, allowed):
-        return text(language, "not_understood", text=f"“{request.words}”", names=request.path)
-    if source and allowed == before:
-        return text(language, "answered_fixed", parameter=request.path, before=shown(before), source=source)
+    if allowed == before:
+        same = {"parameter": request.path, "before": shown(before), "wanted": shown(wanted)}
+        return text(language, "answered_fixed" if source else "answered_same", source=source, **same)
+    if problem := _problem(draft, request.path, allowed, memory):
+        return text(language, "answered_refused", parameter=request.path, wanted=shown(allowed), problem=problem)
     draft.put(request.path, allowed, text(language, "feedback"), "feedback")
     values = {"parameter": request.path, "before": shown(before), "after": shown(allowed)}
     if source:
@@ -169,11 +173,16 @@ def _act(draft: Draft, request: Request) -> str:
     return text(language, "answered", **values)
 
 
-def _valid(draft: Draft, path: str, value: Any) -> bool:
-    from pydantic import ValidationError
-
+def _problem(draft: Draft, path: str, value: Any, memory: MemoryFunction | None) -> str:
+    """Why the guard would refuse this value, or an empty string."""
     try:
-        PARAMETERS[draft.gate].model_validate(replace(draft.parameters, path, value))
-    except ValidationError:
-        return False
-    return True
+        model = PARAMETERS[draft.gate].model_validate(replace(draft.parameters, path, value))
+    except ValidationError as error:
+        return "; ".join(e["msg"] for e in error.errors())
+    training = getattr(model, "training", None)
+    if training is None:
+        return ""
+    problems = training_problems(training)
+    if memory is not None and not problems:
+        problems = memory_problems(memory(training))
+    return "; ".join(problems)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
@@ -48,9 +49,9 @@ def check(
     problems += _same_as_stress_test(proposal, approved or {})
     training = getattr(parameters, "training", None)
     if training is not None:
-        problems += _training(training)
+        problems += training_problems(training)
         if memory is not None and not problems:
-            problems += _memory(memory(training))
+            problems += memory_problems(memory(training))
     return problems
 
 
@@ -74,27 +75,44 @@ def guard(
     return proposal.model_copy(update={"memory": account})
 
 
-def edit(proposal: Proposal, edits: Mapping[str, Any], person: str) -> Proposal:
-    """The proposal with a person's values in it, to be guarded again. Raises `GuardRefused` for an unknown key.
+@dataclass(frozen=True)
+class Change:
+    """A new value for one parameter: `key` is a dotted path or its unique end (`lr`)."""
 
-    A key is a dotted path or its unique end (`lr`); a text value is read as JSON where it is JSON.
+    key: str
+    value: Any
+    reason: str
+    source: str
+
+
+def edit(proposal: Proposal, edits: Mapping[str, Any], person: str) -> Proposal:
+    """The proposal with a person's values in it, to be guarded again. Raises `GuardRefused` for an unknown key."""
+    changes = [Change(key, value, f"set by {person}", f"person:{person}") for key, value in sorted(edits.items())]
+    return apply_changes(proposal, changes).model_copy(update={"edited_by": person})
+
+
+def apply_changes(proposal: Proposal, changes: Sequence[Change]) -> Proposal:
+    """The proposal with changed values, schema checked, to be guarded again. Raises `GuardRefused`.
+
+    A text value is read as JSON where it is JSON, so that `1e-4` from a command line is a number.
     """
     parameters: dict[str, Any] = dict(proposal.parameters)
     reasons = list(proposal.reasons)
-    for key, value in sorted(edits.items()):
-        path = resolve(parameters, key)
+    for change in changes:
+        path = resolve(parameters, change.key)
         if path is None:
-            raise GuardRefused(f"{proposal.stage} has no parameter {key!r}", _near(key, parameters))
-        parameters = replace(parameters, path, _read(value))
+            raise GuardRefused(f"{proposal.stage} has no parameter {change.key!r}", _near(change.key, parameters))
+        parameters = replace(parameters, path, _read(change.value))
         reasons = [r for r in reasons if r.parameter != path]
-        reasons.append(Reason(parameter=path, text=f"set by {person}", source=f"person:{person}"))
+        reasons.append(Reason(parameter=path, text=change.reason, source=change.source))
     candidate = proposal.model_copy(update={"parameters": parameters})
     model, problems = _schema(candidate)
     if model is None:
-        raise GuardRefused(f"the edit of {proposal.stage} is refused: " + "; ".join(problems), "see the bounds")
-    return candidate.model_copy(
-        update={"parameters": plain(model), "reasons": reasons, "edited_by": person, "memory": None}
-    )
+        raise GuardRefused(
+            f"the edit of {proposal.stage} is refused: " + "; ".join(problems),
+            "the parameters are " + ", ".join(leaves(proposal.parameters)),
+        )
+    return candidate.model_copy(update={"parameters": plain(model), "reasons": reasons, "memory": None})
 
 
 def _read(value: Any) -> Any:
@@ -163,7 +181,8 @@ def _same_as_stress_test(proposal: Proposal, approved: Mapping[str, Proposal]) -
     ]
 
 
-def _training(training: TrainingConfiguration) -> list[str]:
+def training_problems(training: TrainingConfiguration) -> list[str]:
+    """What in a configuration contradicts itself: no batch plan can exist, or the warm-up never ends."""
     problems = []
     cap = training.max_tokens_per_step
     if cap is not None and training.max_length > cap:
@@ -181,7 +200,8 @@ def _training(training: TrainingConfiguration) -> list[str]:
     return problems
 
 
-def _memory(account: MemoryCheck) -> list[str]:
+def memory_problems(account: MemoryCheck) -> list[str]:
+    """Why a configuration does not fit the device; empty where it does."""
     if account.fits:
         return []
     over = account.peak_bytes - account.usable_bytes

@@ -93,6 +93,11 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "{parameter} 不变：训练必须与压力测试一致；如需修改请重做压力测试（rework --stage stress_test）",
     ),
     "answered_fixed": ("{parameter} stays {before}: {source} fixes it", "{parameter} 保持 {before}：{source} 已固定"),
+    "answered_same": ("{parameter} stays {before}", "{parameter} 保持 {before}"),
+    "answered_refused": (
+        "{parameter} is not set to {wanted}: {problem}",
+        "{parameter} 未改为 {wanted}：{problem}",
+    ),
     "not_understood": (
         "No rule acts on: {text}. A person can set any parameter with --set name=value ({names}).",
         "没有规则能处理：{text}。可用 --set 名称=值 直接设置任一参数（{names}）。",

@@ -53,7 +53,7 @@ def build(settings: TraceSettings, depth: int | None = None) -> nn.Module:
     from transformers import AutoModelForCausalLM
 
     config = configuration(settings, depth)
-    attention = "eager" if settings.attention == "eager" else "sdpa"
+    attention = "eager" if settings.attention == "eager" or not _has_sdpa(config) else "sdpa"
     weights = "bf16" if settings.weights.startswith("nf4") else settings.weights
     try:
         with torch.device("meta"):
@@ -81,6 +81,14 @@ def build(settings: TraceSettings, depth: int | None = None) -> nn.Module:
     return model
 
 
+def _has_sdpa(config: Any) -> bool:
+    """Some architectures have no SDPA; the worker falls back to eager attention for them, and so does the trace."""
+    from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
+
+    kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
+    return kind is None or bool(getattr(kind, "_supports_sdpa", True))
+
+
 def attach(model: nn.Module, settings: TraceSettings) -> Any:
     """The real PEFT adapters of LoRA, QLoRA and DoRA, created without data."""
     from peft import LoraConfig, get_peft_model
@@ -99,7 +107,7 @@ def attach(model: nn.Module, settings: TraceSettings) -> Any:
     except ValueError as error:
         raise ModelError(
             f"adapters cannot be attached: {str(error).splitlines()[0]}",
-            "name linear layers of this model in lora.targets, or use all-linear",
+            "name linear layers of this model in lora.targets; fused experts need lora.dropout 0",
         ) from error
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -37,6 +38,11 @@ def trace(settings: TraceSettings, depth: int | None = None) -> Trace:
     With gradient accumulation two micro batches are run, because the gradients of the first are resident in the
     second. The optimizer states are made by a step before, as in the first step of a run.
     """
+    with _one_sequence_a_row():
+        return _trace(settings, depth)
+
+
+def _trace(settings: TraceSettings, depth: int | None) -> Trace:
     model = models.build(settings, depth)
     layers = models.decoder_layers(model, models.configuration(settings, depth).num_hidden_layers)
     with FakeTensorMode(allow_non_fake_inputs=True):
@@ -78,6 +84,22 @@ def trace(settings: TraceSettings, depth: int | None = None) -> Trace:
         state_bytes=_bytes(optimizers.states(optimizer)),
         paged_bytes=_bytes(optimizers.states(optimizer)) if optimizers.paged(settings) else 0,
     )
+
+
+@contextmanager
+def _one_sequence_a_row() -> Iterator[None]:
+    """Answer the one question transformers asks of the data: rows are not packed.
+
+    On tensors without data it would assume packing and build a mask that the run does not have.
+    """
+    from transformers import masking_utils
+
+    original = masking_utils.find_packed_sequence_indices
+    masking_utils.find_packed_sequence_indices = lambda position_ids: None
+    try:
+        yield
+    finally:
+        masking_utils.find_packed_sequence_indices = original
 
 
 def _bytes(tensors: list[torch.Tensor]) -> int:
@@ -187,7 +209,7 @@ def _micro_batch(model: nn.Module, forward: Any, tracker: StorageTracker, settin
 def _evaluate(model: nn.Module, forward: Any, tracker: StorageTracker, settings: TraceSettings) -> None:
     tracker.at("evaluate", "before")
     batch = _batch(settings, settings.evaluation_batch)
-    with torch.no_grad(), _LossPhase(model, tracker), nullcontext():
+    with torch.no_grad(), _LossPhase(model, tracker):
         outputs = forward(**batch, num_items_in_batch=torch.ones((), dtype=torch.long))
         del outputs
     tracker.at("end", "model")

@@ -53,7 +53,7 @@ class StorageTracker(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        if self.place.phase in ("backward", "recompute"):
+        if self.place.phase in ("backward", "recompute") and self.place.part == "layer":
             # Autograd's own work has gradients disabled; a layer run again for its activations has them enabled.
             self.at("recompute" if torch.is_grad_enabled() else "backward", self.place.part, self.place.layer)
         out = func(*args, **(kwargs or {}))

@@ -60,12 +60,7 @@ def model_of_package(name: str, progress: Progress) -> MadeModel:
     """The local folder of `package:<name>`, made when it is not there. Raises `ModelError`."""
     if name == TINY:
         return _tiny(progress)
-    if name not in GGUF_PACKAGES:
-        raise ModelError(
-            f"package:{name} is not a base model that Gatewright knows",
-            "known are " + ", ".join(f"package:{k}" for k in KNOWN) + "; else give a folder or a hub id",
-        )
-    package = GGUF_PACKAGES[name]
+    package = _known(name)
     recipe = digest([package.sha256, package.pad_token, CONVERSION])
     folder_name = f"{name}-{recipe[:8]}"
     folder = made_once(
@@ -78,6 +73,21 @@ def model_of_package(name: str, progress: Progress) -> MadeModel:
     return MadeModel(folder=folder, revision=f"{package.version} {package.sha256[:12]}", licence=package.licence)
 
 
+def require_package(name: str) -> None:
+    """Raise `ModelError` unless `package:<name>` is known and installed. Reads no weights."""
+    if name != TINY:
+        _file(_known(name))
+
+
+def _known(name: str) -> GgufPackage:
+    if name not in GGUF_PACKAGES:
+        raise ModelError(
+            f"package:{name} is not a base model that Gatewright knows",
+            "known are " + ", ".join(f"package:{k}" for k in KNOWN) + "; else give a folder or a hub id",
+        )
+    return GGUF_PACKAGES[name]
+
+
 def _tiny(progress: Progress) -> MadeModel:
     from tasks.models.tiny import RECIPE
 
@@ -86,17 +96,23 @@ def _tiny(progress: Progress) -> MadeModel:
     return MadeModel(folder=folder, revision=f"recipe {RECIPE.version} {recipe[:12]}", licence="Apache-2.0")
 
 
-def _locate(package: GgufPackage) -> Path:
+def _file(package: GgufPackage) -> Path:
     """The GGUF file inside the installed package, which is not imported: its import needs what is not installed."""
     spec = find_spec(package.module)
     places = list(spec.submodule_search_locations or []) if spec else []
     found = [Path(place) / package.file for place in places if (Path(place) / package.file).is_file()]
     if not found:
         raise ModelError(f"the package {package.name} is not installed", package.install)
-    actual = sha256_file(found[0])
+    return found[0]
+
+
+def _locate(package: GgufPackage) -> Path:
+    """The GGUF file, with the digest that was checked."""
+    file = _file(package)
+    actual = sha256_file(file)
     if actual != package.sha256:
         raise ModelError(
             f"{package.file} of {package.name} has the digest {actual[:12]}..., expected {package.sha256[:12]}...",
             f"install the version that was checked: {package.install} --force-reinstall",
         )
-    return found[0]
+    return file

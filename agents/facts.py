@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from agents.proposer import ProposerContext
+from agents.contract import ProposerContext
 
 _KEPT_SHARE = 0.8
 """Rows that usually survive quarantine and deduplication; only used until the data stage has counted."""

@@ -7,13 +7,13 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from agents.contract import MemoryFunction, ProposerContext
 from agents.draft import Draft, shown
 from agents.expectations import expectations
 from agents.facts import data_facts, source_rows
 from agents.feedback import Request, moved, read_feedback
 from agents.guard import memory_problems, training_problems
 from agents.limits import fit, upper
-from agents.proposer import MemoryFunction, ProposerContext
 from agents.reason_texts import text
 from agents.siblings import dry_run_model
 from agents.training_rules import choose_training

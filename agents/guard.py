@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from agents.contract import MemoryFunction
 from agents.limits import limits
-from agents.proposer import MemoryFunction
 from agents.siblings import dry_run_model
 from specs.base import Strict
 from specs.canonical import plain

@@ -16,9 +16,9 @@ from typing import Any
 from pydantic import BaseModel, Field, ValidationError
 
 from agents.citations import numbers_in, uncited
+from agents.contract import MemoryFunction, Message, Outcome, ProposerContext, Transcript
 from agents.guard import Change, apply_changes, guard
 from agents.llm_context import INSTRUCTIONS, prompt, redact, secrets, visible
-from agents.proposer import MemoryFunction, Message, Outcome, ProposerContext, Transcript
 from agents.rules import RulesProposer
 from specs.errors import GuardRefused
 from specs.events import FallbackTaken

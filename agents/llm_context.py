@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
+from agents.contract import ProposerContext
 from agents.limits import limits
-from agents.proposer import ProposerContext
 from specs.canonical import digest, plain
 from specs.parameters import PARAMETERS
 from specs.proposals import Proposal

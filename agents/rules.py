@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from agents.contract import MemoryFunction, Outcome, ProposerContext
 from agents.gate_rules import suggest
 from agents.guard import guard
-from agents.proposer import MemoryFunction, Outcome, ProposerContext
-from agents.task_sheet import draft_sheet
+from agents.task_sheet import sheet_of
 from specs.proposals import Proposal
 
 
@@ -21,7 +21,7 @@ class RulesProposer:
         """The guarded proposal for a gate; raises `GuardRefused` when nothing inside the limits exists."""
         proposal = suggest(context, self.memory)
         if context.gate == "data":
-            proposal = proposal.model_copy(update={"task_sheet": draft_sheet(context, self.memory)})
+            proposal = proposal.model_copy(update={"task_sheet": sheet_of(context, self.memory)})
         return guard(proposal, context.spec, approved=context.approved, memory=self.memory)
 
     def consider(self, context: ProposerContext) -> Outcome:

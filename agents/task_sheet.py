@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from agents.contract import MemoryFunction, ProposerContext
 from agents.gate_rules import suggest
-from agents.proposer import MemoryFunction, ProposerContext
 from agents.sheet_texts import GOAL, INPUTS, ON_FAILURE
 from specs.base import Strict
 from specs.metrics import STAGES
@@ -32,8 +33,14 @@ class ExpectedRow(Strict):
         return (self.actual - self.expected) / abs(self.expected)
 
 
-def draft_sheet(context: ProposerContext, memory: MemoryFunction | None = None) -> TaskSheet:
-    """The sheet of the first gate, from the spec, the sources as probed and the model folder. By rules alone."""
+def draft_sheet(spec: Project, source_summaries: Sequence[dict[str, Any]], goal: str = "") -> TaskSheet:
+    """The sheet of a project that has not run: from the spec and the sources as probed. By rules alone."""
+    context = ProposerContext(spec=spec, gate="data", source_summaries=list(source_summaries))
+    return sheet_of(context, goal=goal)
+
+
+def sheet_of(context: ProposerContext, memory: MemoryFunction | None = None, goal: str = "") -> TaskSheet:
+    """The sheet from everything known at a gate: sources, model folder, device, finished stages."""
     spec = context.spec
     sheet_stages = []
     for stage in STAGES:
@@ -48,7 +55,7 @@ def draft_sheet(context: ProposerContext, memory: MemoryFunction | None = None) 
                 on_failure=ON_FAILURE[stage][spec.language],
             )
         )
-    return TaskSheet(goal=_goal(spec), stages=sheet_stages)
+    return TaskSheet(goal=goal.strip() or _goal(spec), stages=sheet_stages)
 
 
 def _goal(spec: Project) -> str:

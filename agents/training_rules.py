@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from agents.contract import MemoryFunction, ProposerContext
 from agents.draft import Draft
 from agents.facts import DataFacts, data_facts, parameter_count
 from agents.limits import upper
-from agents.proposer import MemoryFunction, ProposerContext
 from agents.reason_texts import text
 from agents.siblings import dry_run_model
 from specs.parameters import Method, TrainingConfiguration

@@ -6,6 +6,7 @@ forgotten it (deleted database, another server), a new flow run takes its place 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import uuid
 from collections.abc import Callable
@@ -95,7 +96,7 @@ def leave(key: str, message: str) -> None:
     unique = f"{key}-{uuid.uuid4().hex[:12]}"
     if deployed:
         suspend_flow_run(timeout=None, key=unique)
-    state = Paused(timeout_seconds=_TEN_YEARS_S, reschedule=False, pause_key=unique, message=message)
+    state: Any = Paused(timeout_seconds=_TEN_YEARS_S, reschedule=False, pause_key=unique, message=message)
     try:
         with get_client(sync_client=True) as client:
             state = propose_state_sync(client, state, flow_run_id=uuid.UUID(flow_run))
@@ -133,10 +134,8 @@ def deploy(entrypoint: str, source: str) -> str:
     from prefect.exceptions import ObjectAlreadyExists
 
     with get_client(sync_client=True) as client:
-        try:
+        with contextlib.suppress(ObjectAlreadyExists):
             client.create_work_pool(WorkPoolCreate(name=WORK_POOL, type="process"))
-        except ObjectAlreadyExists:
-            pass
     remote: Any = flow.from_source(source=source, entrypoint=entrypoint)
     remote.deploy(
         name=DEPLOYMENT.split("/")[1],

@@ -1,0 +1,49 @@
+"""The command `gatewright`: its commands by group. Each command imports what it needs when it runs."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="gatewright",
+    help="Fine-tune a language model in stages that prove themselves. A person signs every transition.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+audit = typer.Typer(help="The history of a run: list, show, verify, export, anchor.", no_args_is_help=True)
+app.add_typer(audit, name="audit")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"gatewright {version('gatewright')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Options of every command."""
+
+
+def main() -> None:
+    """Entry point of the console script."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:  # a terminal that cannot show a character shows a mark instead of a traceback
+            reconfigure(errors="replace")
+    from flows.cli import auditing, deciding, looking, planning, running
+
+    for module in (planning, running, looking, deciding, auditing):
+        assert module.__name__
+    app()

@@ -1,0 +1,186 @@
+"""Commands that look: status, gates, runs, review, verify."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from flows.cli.app import app
+from flows.cli.options import AsJson, ProjectOption, RunArgument
+from flows.cli.output import emit, guarded, say, show
+from specs.errors import EXIT_DONE, EXIT_VERIFICATION, InputError
+from specs.metrics import STAGES
+
+Projects = Annotated[
+    Optional[list[Path]],  # noqa: UP045
+    typer.Option("--project", "-p", help="May be given several times. Default: the project here."),
+]
+
+
+@app.command()
+@guarded
+def status(run: RunArgument = None, project: ProjectOption = None, as_json: AsJson = False) -> int:
+    """Where a run stands: stages, verdicts, and the gate that waits."""
+    from flows.cli.find import find_run
+
+    found = find_run(run, project)
+    document = status_of(found)
+    if as_json:
+        emit(document)
+        return EXIT_DONE
+    show(_stage_table(document))
+    gate = document["gate"]
+    say(f"run {document['run']} of {document['project']}: {document['state']}")
+    if gate and document["state"] == "waiting":
+        say(f"  gate {gate['id']} round {gate['round']} waits for {', '.join(gate['waits_for']) or 'a decision'}")
+    return EXIT_DONE
+
+
+def status_of(found: Any) -> dict[str, Any]:
+    """The status document of a run."""
+    from flows.state import fold, status_document
+    from flows.workspace import frozen_policy
+
+    state = fold(found.ledger.events(found.run))
+    approvers = [a.id for a in frozen_policy(found.workspace).approvers]
+    name = state.created.project if state.created else ""
+    return status_document(state, found.run, name, waits_for=approvers)
+
+
+def _stage_table(document: dict[str, Any]) -> Any:
+    from rich.table import Table
+
+    table = Table(title=None, show_edge=False)
+    for column in ("stage", "attempt", "state", "criteria"):
+        table.add_column(column)
+    for stage in document["stages"]:
+        verdicts = stage["verdicts"]
+        failed = [v for v in verdicts if not v["passed"]]
+        words = f"{len(verdicts) - len(failed)} of {len(verdicts)} passed" if verdicts else ""
+        if failed:
+            words += "; " + ", ".join(v["metric"] + ("" if v["blocking"] else " (warning)") for v in failed)
+        table.add_row(stage["name"], str(stage["attempt"] or ""), stage["state"], words)
+    return table
+
+
+@app.command()
+@guarded
+def gates(project: Projects = None, as_json: AsJson = False) -> int:
+    """Every open gate of one or several projects."""
+    found = []
+    for workspace, ledger, row in _runs_of(project):
+        if row.state == "waiting":
+            from flows.cli.find import Found
+
+            document = status_of(Found(workspace, ledger))
+            gate = document["gate"]
+            found.append({"project": document["project"], "run": row.run, **gate, "folder": str(workspace.project_dir)})
+    if as_json:
+        emit({"gates": found})
+        return EXIT_DONE
+    for gate in found:
+        say(
+            f"{gate['project']}  {gate['run']}  gate {gate['id']} round {gate['round']}  open since {gate['opened_at']}"
+        )
+        say(f"  gatewright review {gate['run']} --project {gate['folder']}")
+    if not found:
+        say("no gate is open")
+    return EXIT_DONE
+
+
+@app.command()
+@guarded
+def runs(project: Projects = None, as_json: AsJson = False) -> int:
+    """All runs of one or several projects, oldest first."""
+    rows = [row for _workspace, _ledger, row in _runs_of(project)]
+    if as_json:
+        emit(
+            {
+                "runs": [
+                    {"run": r.run, "project": r.project, "state": r.state, "stage": r.stage, "created_at": r.created_at}
+                    for r in rows
+                ]
+            }
+        )
+        return EXIT_DONE
+    for row in rows:
+        say(f"{row.created_at:%Y-%m-%d %H:%M}  {row.run}  {row.project}  {row.state}  {row.stage}")
+    if not rows:
+        say("no runs")
+    return EXIT_DONE
+
+
+def _runs_of(projects: list[Path] | None) -> list[tuple[Any, Any, Any]]:
+    from flows.cli.find import open_ledger, project_folder
+    from flows.workspace import Workspace
+
+    found, seen = [], set()
+    for chosen in projects or [None]:  # type: ignore[list-item]
+        folder = project_folder(chosen)
+        try:
+            ledger = open_ledger(folder)
+        except InputError:
+            continue
+        for row in ledger.runs():
+            where = folder if (folder / "runs" / row.run).is_dir() else Path(row.project_dir)
+            if (row.run, where) not in seen:
+                seen.add((row.run, where))
+                found.append((Workspace(where, row.run), ledger, row))
+    return sorted(found, key=lambda item: (item[2].created_at, item[2].run))
+
+
+@app.command()
+@guarded
+def review(run: RunArgument = None, project: ProjectOption = None, as_json: AsJson = False) -> int:
+    """The open gate in the terminal: evidence of the finished stage, the proposal for the next one."""
+    from flows.cli.find import find_run
+    from flows.reviewing import gate_facts, page
+
+    found = find_run(run, project)
+    facts = gate_facts(found.workspace, found.ledger)
+    if as_json:
+        emit(facts.document())
+        return EXIT_DONE
+    from rich.markdown import Markdown
+
+    from flows.cli.running import how_to_decide
+
+    show(Markdown(page(facts)))
+    say()
+    how_to_decide(facts.state, found.workspace)
+    return EXIT_DONE
+
+
+@app.command()
+@guarded
+def verify(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or its project's folder.")],
+    stage: Annotated[Optional[str], typer.Argument(metavar="[STAGE]")] = None,  # noqa: UP045
+    project: ProjectOption = None,
+    as_json: AsJson = False,
+) -> int:
+    """Recompute metrics and verdicts of a run's stages from their artifacts alone."""
+    from flows.cli.find import find_run
+    from flows.verifying import verify_stage
+
+    if stage is not None and stage not in STAGES:
+        raise InputError(f"{stage!r} is not a stage", f"stages are {', '.join(STAGES)}")
+    found = find_run(run, project)
+    results = []
+    for name in [stage] if stage else list(STAGES):
+        result = verify_stage(found.workspace, found.ledger, name)
+        if result is None and stage:
+            raise InputError(f"{stage} has no published attempt in {found.run}", "gatewright status shows what has")
+        if result is not None:
+            results.append(result)
+    good = all(r.ok for r in results)
+    if as_json:
+        emit({"run": found.run, "ok": good, "stages": [r.model_dump(mode="json") for r in results]})
+    else:
+        for result in results:
+            say(f"{result.stage} attempt {result.attempt}: " + ("as recorded" if result.ok else "DIFFERS"))
+            for line in result.differences:
+                say(f"  {line}")
+    return EXIT_DONE if good else EXIT_VERIFICATION

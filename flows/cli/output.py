@@ -1,0 +1,115 @@
+"""What a command says: one JSON document on stdout with `--json`, words for people otherwise, messages on stderr."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any, ParamSpec
+
+import typer
+
+from specs.errors import EXIT_INTERNAL, EXIT_STOPPED, GatewrightError, SpecError
+
+P = ParamSpec("P")
+
+
+def emit(document: Any) -> None:
+    """One JSON document on stdout."""
+    sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2, default=str) + "\n")
+    sys.stdout.flush()
+
+
+def say(text: str = "") -> None:
+    """A line for a person on stdout. Without a terminal it is plain text."""
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def tell(text: str) -> None:
+    """A message on stderr."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def show(renderable: Any) -> None:
+    """A rich table or panel on stdout; as wide as the terminal, 120 columns without one."""
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else 120
+    Console(file=sys.stdout, width=width, highlight=False, emoji=False, markup=False).print(renderable)
+
+
+def error_document(error: GatewrightError) -> dict[str, Any]:
+    """An error as JSON: kind, message, hint, exit code, and the single problems of a spec."""
+    body: dict[str, Any] = {
+        "kind": type(error).__name__,
+        "message": error.message,
+        "hint": error.hint,
+        "exit_code": error.exit_code,
+    }
+    if isinstance(error, SpecError):
+        body["problems"] = [vars(problem) for problem in error.problems]
+    return {"error": body}
+
+
+def report(error: GatewrightError, as_json: bool) -> int:
+    """Say an error and return its exit code."""
+    if as_json:
+        emit(error_document(error))
+    tell(f"error: {error.message}")
+    if error.hint:
+        tell(f"  way out: {error.hint}")
+    return error.exit_code
+
+
+def internal_error(error: BaseException) -> GatewrightError:
+    """Keep the traceback in a file and return an error that a person can read."""
+    from specs.places import home
+
+    text = "".join(traceback.format_exception(error))
+    where = home() / "internal-errors.log"
+    try:
+        where.parent.mkdir(parents=True, exist_ok=True)
+        with where.open("a", encoding="utf-8") as file:
+            file.write(text + "\n")
+        hint = f"details are in {where}; please report them"
+    except OSError:
+        hint = f"its details could not be kept either: {type(error).__name__} in {_last_place(error)}"
+    return GatewrightError(f"internal error: {type(error).__name__}: {error}", hint)
+
+
+def _last_place(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "?"
+
+
+def guarded(function: Callable[P, int | None]) -> Callable[P, None]:
+    """Run a command: its result is the exit code, and every error is said without a traceback."""
+
+    @wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        as_json = bool(kwargs.get("as_json", False))
+        try:
+            code = function(*args, **kwargs) or 0
+        except GatewrightError as error:
+            code = report(error, as_json)
+        except KeyboardInterrupt:
+            tell("stopped")
+            code = EXIT_STOPPED
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            code = EXIT_INTERNAL
+        except typer.Exit as leave:
+            code = leave.exit_code
+        except Exception as error:
+            if os.environ.get("GATEWRIGHT_DEBUG"):
+                raise
+            code = report(internal_error(error), as_json)
+        raise typer.Exit(code)
+
+    return run

@@ -1,0 +1,254 @@
+"""Commands that move a run: run, resume, stop, stage; and the Prefect side: up, down, deploy."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Optional
+
+import typer
+
+from flows.cli.app import app
+from flows.cli.options import AsJson, ProjectArgument, ProjectOption, RunArgument
+from flows.cli.output import emit, guarded, say, tell
+from specs.errors import (
+    EXIT_DONE,
+    EXIT_REJECTED,
+    EXIT_STOPPED,
+    EXIT_WAITING,
+    EXIT_WAITING_FAILED_CRITERION,
+    InputError,
+)
+from specs.metrics import STAGES
+
+ENDINGS = {
+    "finished": EXIT_DONE,
+    "until": EXIT_DONE,
+    "waiting": EXIT_WAITING,
+    "waiting_blocked": EXIT_WAITING_FAILED_CRITERION,
+    "rejected": EXIT_REJECTED,
+    "stopped": EXIT_STOPPED,
+}
+Until = Annotated[Optional[str], typer.Option("--until", metavar="STAGE", help="Stop when this stage is done.")]  # noqa: UP045
+
+
+@app.command()
+@guarded
+def run(
+    project: ProjectArgument,
+    run_id: Annotated[Optional[str], typer.Option("--run-id", help="Default: date and time.")] = None,  # noqa: UP045
+    until: Until = None,
+    detach: Annotated[bool, typer.Option("--detach", help="Hand the run to a worker and return.")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Start a run: it goes from gate to gate and stops where a person must decide."""
+    from flows.starting import start_run
+
+    check_until(until)
+    workspace = start_run(project, run_id)
+    tell(f"run {workspace.run} of {workspace.project_dir.name}")
+    if detach:
+        return _detach(workspace, as_json)
+    return enter(workspace, until, as_json)
+
+
+@app.command()
+@guarded
+def resume(
+    run: RunArgument = None,
+    project: ProjectOption = None,
+    until: Until = None,
+    anew: Annotated[
+        bool, typer.Option("--anew", help="Propose the stage that failed anew instead of running it again.")
+    ] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Go on after a decision, a stop, a crash or a reboot. What is done stays done."""
+    from flows.cli.find import find_run
+
+    check_until(until)
+    found = find_run(run, project)
+    return enter(found.workspace, until, as_json, anew)
+
+
+def check_until(until: str | None) -> None:
+    """Raises `InputError` for a stage that does not exist."""
+    if until is not None and until not in STAGES:
+        raise InputError(f"{until!r} is not a stage", f"stages are {', '.join(STAGES)}")
+
+
+def enter(workspace: Any, until: str | None, as_json: bool, anew: bool = False) -> int:
+    """Work on a run until it ends or waits; says how it stands and returns the exit code."""
+    from flows.cli.asking import asker
+    from flows.cli.progress import for_terminal
+    from flows.session import Session
+    from flows.starting import pass_through
+
+    with for_terminal() as progress:
+        session = Session(progress=progress, until=until, anew=anew, ask=asker(workspace, progress))
+        pass_through(workspace, session)
+    return _say_ending(workspace, session, as_json)
+
+
+def _say_ending(workspace: Any, session: Any, as_json: bool) -> int:
+    from flows.cli.find import Found, open_ledger
+    from flows.cli.looking import status_of
+    from flows.state import fold
+
+    found = Found(workspace, open_ledger(workspace.project_dir))
+    state = fold(found.ledger.events(workspace.run))
+    if session.error is not None and session.ending != "stopped":
+        raise session.error
+    code = ENDINGS[session.ending]
+    if as_json:
+        emit({**status_of(found), "exit_code": code})
+    elif session.ending in ("waiting", "waiting_blocked"):
+        how_to_decide(state, workspace)
+    elif session.ending == "finished":
+        say(f"run {workspace.run} is finished; release bundle: {workspace.release}")
+    elif session.ending == "until":
+        say(f"{session.until} is done; go on with: gatewright resume {workspace.run}")
+    elif session.ending == "rejected":
+        say(f"run {workspace.run} is rejected")
+    else:
+        say(f"run {workspace.run}: {session.error.message}. {session.error.hint}")
+    return code
+
+
+def how_to_decide(state: Any, workspace: Any) -> None:
+    """Where the run waits, and in three lines how to approve."""
+    from flows.cli.find import is_here
+
+    gate = state.gate
+    say(f"run {workspace.run} waits at gate {gate.name}, round {gate.round}")
+    if gate.blocked:
+        finished = state.finished(gate.name)
+        for verdict in finished.verdicts or ():
+            if verdict.blocking and not verdict.passed:
+                say(f"  failed: {verdict.metric} = {verdict.value} (must be {verdict.op} {verdict.bound:g})")
+    where = "" if is_here(workspace.project_dir) else f" --project {workspace.project_dir}"
+    who = state.created and _an_approver(workspace)
+    command = "rework" if gate.blocked else "approve"
+    why = ' -m "what to change"' if gate.blocked else ""
+    say(f"  1. look:    gatewright review {workspace.run}{where}")
+    say(f"  2. decide:  gatewright {command} {workspace.run}{where} --as {who}{why}")
+    say(f"  3. go on:   gatewright resume {workspace.run}{where}")
+
+
+def _an_approver(workspace: Any) -> str:
+    from flows.workspace import frozen_policy
+
+    return frozen_policy(workspace).approvers[0].id
+
+
+def _detach(workspace: Any, as_json: bool) -> int:
+    from flows.starting import submit
+
+    flow_run = submit(workspace)
+    if as_json:
+        emit({"run": workspace.run, "flow_run": flow_run, "project": str(workspace.project_dir)})
+    else:
+        say(f"run {workspace.run} is with the worker; where it stands: gatewright status {workspace.run}")
+    return EXIT_DONE
+
+
+@app.command()
+@guarded
+def stop(run: RunArgument = None, project: ProjectOption = None, as_json: AsJson = False) -> int:
+    """Ask the process that works on a run to save and stop."""
+    from flows.cli.find import find_run
+    from flows.starting import stop_holder
+
+    found = find_run(run, project)
+    holder = stop_holder(found.ledger, found.run)
+    if as_json:
+        emit({"run": found.run, "asked": holder})
+    else:
+        say(f"{holder} was asked to save and stop" if holder else f"nobody works on {found.run}")
+    return EXIT_DONE
+
+
+@app.command()
+@guarded
+def stage(
+    stage: Annotated[str, typer.Argument(metavar="STAGE", help=f"One of {', '.join(STAGES)}.")],
+    project: ProjectArgument,
+    run: Annotated[Optional[str], typer.Option("--run", help="Take the inputs from this run.")] = None,  # noqa: UP045
+    as_json: AsJson = False,
+) -> int:
+    """Run one stage by itself. Marked ungated: it can never feed a gated run or a release."""
+    from flows.cli.progress import for_terminal
+    from flows.ungated import run_ungated
+
+    check_until(stage)
+    with for_terminal() as progress:
+        folder, evidence = run_ungated(project, stage, run, progress)
+    if as_json:
+        emit({"folder": str(folder), "evidence": evidence.model_dump(mode="json")})
+    else:
+        say(f"{stage} (ungated): {folder / 'report.html'}")
+    blocked = any(v.blocking and not v.passed for v in evidence.verdicts)
+    return EXIT_WAITING_FAILED_CRITERION if blocked else EXIT_DONE
+
+
+@app.command()
+@guarded
+def up(
+    port: Annotated[int, typer.Option(help="Preferred port on 127.0.0.1.")] = 4200,
+    worker: Annotated[bool, typer.Option("--worker", help="Also start a worker for detached runs.")] = False,
+    as_json: AsJson = False,
+) -> int:
+    """Start the Prefect server of this user in the background."""
+    from flows import server
+
+    running = server.up(port, tick=_tick("starting the Prefect server"))
+    pid = None
+    if worker:
+        from flows.starting import deploy as deploy_flow
+
+        deploy_flow()
+        pid = server.start_worker("gatewright")
+    if as_json:
+        emit({"api_url": running.api_url, "pid": running.pid, "worker_pid": pid})
+    else:
+        say(f"Prefect answers at {running.api_url.removesuffix('/api')} (process {running.pid})")
+        if pid:
+            say(f"a worker waits for detached runs (process {pid})")
+    return EXIT_DONE
+
+
+@app.command()
+@guarded
+def down(as_json: AsJson = False) -> int:
+    """Stop the Prefect server and worker of this user."""
+    from flows import server
+
+    stopped = server.down()
+    if as_json:
+        emit({"stopped": stopped})
+    else:
+        say(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
+    return EXIT_DONE
+
+
+@app.command()
+@guarded
+def deploy(as_json: AsJson = False) -> int:
+    """Register the flow with a work pool, so that `gatewright run --detach` hands runs to workers."""
+    from flows.starting import deploy as deploy_flow
+
+    name = deploy_flow()
+    if as_json:
+        emit({"deployment": name, "work_pool": "gatewright"})
+    else:
+        say(f"deployment {name}; start a worker with: gatewright up --worker")
+    return EXIT_DONE
+
+
+def _tick(what: str) -> Any:
+    last = [-10.0]
+
+    def tick(waited_s: float) -> None:
+        if waited_s - last[0] >= 5:
+            last[0] = waited_s
+            tell(f"  {what} ({waited_s:.0f} s)")
+
+    return tick

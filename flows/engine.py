@@ -1,0 +1,237 @@
+"""What a run does, step by step, each step safe to enter again: propose, open a gate, run a stage, release.
+
+The engine reads what to do next from the ledger alone and writes what was done before it moves on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from agents.proposer import make_proposer
+from flows import gatefiles, runner
+from flows.ledger import Lease, Ledger
+from flows.proposing import memory_of, model_of, proposer_context
+from flows.reviewing import approved_proposals, evidence_of
+from flows.session import Session, session_of
+from flows.state import Attempt, RunState, fold
+from flows.steps import Done, NextStep, OpenGate, Propose, RecordVerdicts, Rejected, Release, RunStage, next_step
+from flows.workspace import Workspace, code_version, frozen_spec, ledger_url
+from specs import events
+from specs.canonical import canonical_bytes, sha256_bytes, sha256_file
+from specs.criteria import blocked
+from specs.decisions import GateDocument
+from specs.errors import GatewrightError, InputError, Stopped
+from specs.files import write_json
+from specs.project import Project
+from specs.proposals import Expectation, Proposal
+from specs.results import Evidence
+from tasks.models.resolve import ResolvedModel
+from tasks.registry import DEFINITIONS
+
+ACTOR = "gatewright"
+
+
+@dataclass
+class Engine:
+    """One process at work on one run, under a lease."""
+
+    workspace: Workspace
+    spec: Project
+    ledger: Ledger
+    lease: Lease
+    session: Session
+
+    def append(self, payload: events.Payload) -> None:
+        """Record an event under this process's fence."""
+        self.ledger.append(self.workspace.run, payload, ACTOR, fence=self.lease.fence)
+
+    @property
+    def state(self) -> RunState:
+        """The run as the ledger has it now."""
+        return fold(self.ledger.events(self.workspace.run))
+
+    def next(self) -> NextStep:
+        """What to do now."""
+        return next_step(self.state, retry=not self.session.anew)
+
+    @cached_property
+    def model(self) -> ResolvedModel:
+        """The base model as a local folder; converted or downloaded once."""
+        return model_of(self.workspace, self.spec, self.session.progress)
+
+    def attempt_folder(self, stage: str, state: RunState | None = None) -> Path:
+        """The folder of the attempt of a stage that counts; raises when the stage has none."""
+        attempt = (state or self.state).current(stage)
+        if attempt is None or attempt.state != "published":
+            raise GatewrightError(f"{stage} has no published attempt", "`gatewright status` shows where the run stands")
+        return self.workspace.attempt(stage, attempt.number)
+
+    def evidence(self, state: RunState | None = None) -> dict[str, Evidence]:
+        """Evidence of every stage whose attempt counts, in order."""
+        return evidence_of(self.workspace, state or self.state)
+
+    def approved(self, gate: str, state: RunState | None = None) -> Proposal:
+        """The proposal that was approved at a gate, edits included."""
+        return approved_proposals(self.workspace, state or self.state)[gate]
+
+    # -- steps
+
+    def propose(self, step: Propose) -> None:
+        """Make the proposal of a gate's round and store it before the gate opens."""
+        feedback = step.feedback.comment if step.feedback else ""
+        context = proposer_context(self.workspace, self.spec, self.state, step.gate, step.round, feedback)
+        outcome = make_proposer(self.spec, memory_of(self.workspace, self.spec)).consider(context)
+        digest = gatefiles.store_proposal(self.workspace.folder, outcome.proposal)
+        if outcome.transcript is not None:
+            path = self.workspace.folder / "transcripts" / f"{outcome.transcript.sha256}.json"
+            write_json(path, outcome.transcript)
+            self.append(
+                events.TranscriptStored(
+                    gate=step.gate,
+                    round=step.round,
+                    transcript=outcome.transcript.sha256,
+                    model=outcome.transcript.model,
+                    calls=outcome.transcript.calls,
+                )
+            )
+        if outcome.fallback is not None:
+            self.append(outcome.fallback)
+        self.append(
+            events.ProposalMade(gate=step.gate, round=step.round, proposal=digest, proposer=outcome.proposal.proposer)
+        )
+
+    def open_gate(self, step: OpenGate) -> None:
+        """Write what the person will be shown, then record that the gate is open."""
+        state = self.state
+        finished = state.finished(step.gate)
+        document = self._gate_document(step, finished)
+        digest = gatefiles.write_gate(self.workspace.folder, document)
+        is_blocked = finished is not None and blocked(finished.verdicts or ())
+        self.ledger.open_gate(
+            self.workspace.run,
+            events.GateOpened(gate=step.gate, round=step.round, digest=digest, blocked=is_blocked),
+            fence=self.lease.fence,
+        )
+
+    def _gate_document(self, step: OpenGate, finished: Attempt | None) -> GateDocument:
+        evidence = report = None
+        plots: dict[str, str] = {}
+        inputs: dict[str, str] = {}
+        if finished is not None:
+            folder = self.workspace.attempt(finished.stage, finished.number)
+            evidence, report = sha256_file(folder / "evidence.json"), sha256_file(folder / "report.md")
+            plots = {p.name: sha256_file(p) for p in sorted((folder / "plots").iterdir())}
+            inputs = Evidence.model_validate_json((folder / "evidence.json").read_bytes()).inputs
+        return GateDocument(
+            run=self.workspace.run,
+            gate=step.gate,
+            round=step.round,
+            finished_stage=finished.stage if finished else None,
+            finished_attempt=finished.number if finished else None,
+            evidence=evidence,
+            report=report,
+            plots=plots,
+            proposal=step.proposal,
+            inputs=inputs,
+            base_model=self.model.sha256,
+            code=code_version(),
+            spec=sha256_bytes(canonical_bytes(self.spec)),
+            policy=sha256_bytes(canonical_bytes(self.spec.policy)),
+        )
+
+    def run_stage(self, step: RunStage) -> None:
+        """Run an attempt, or adopt one that a crash left published without its record."""
+        stage, number = step.stage, step.attempt
+        if (known := runner.adopt(self.workspace, stage, number)) is not None:
+            self._published(*known, adopted=True)
+            return
+        left = runner.set_aside(self.workspace.partial(stage, number))
+        if left is not None:
+            self.append(events.AttemptAbandoned(stage=stage, attempt=number, reason=f"partial, left as {left.name}"))
+        order = self._order(stage, number)
+        digests = runner.input_digests(order)
+        parameters = sha256_bytes(canonical_bytes(order.proposal.parameters))
+        self.append(events.AttemptReserved(stage=stage, attempt=number, parameters=parameters))
+        self.append(events.InputsHashed(stage=stage, attempt=number, moment="before", inputs=digests))
+        try:
+            runner.run_attempt(order, self.session.progress, self._published)
+        except Stopped:
+            raise
+        except GatewrightError as error:
+            self.append(
+                events.AttemptFailed(stage=stage, attempt=number, error=type(error).__name__, message=error.message)
+            )
+            raise
+
+    def _published(self, evidence: Evidence, digest: str, report: str, adopted: bool = False) -> None:
+        stage, attempt = evidence.stage, evidence.attempt
+        self.append(events.InputsHashed(stage=stage, attempt=attempt, moment="after", inputs=evidence.inputs))
+        self.append(
+            events.AttemptPublished(stage=stage, attempt=attempt, evidence=digest, report=report, adopted=adopted)
+        )
+        self.append(events.VerdictsRecorded(stage=stage, attempt=attempt, verdicts=evidence.verdicts))
+
+    def _order(self, stage: str, number: int) -> runner.Order:
+        state = self.state
+        approval = state.approvals[stage]
+        return runner.Order(
+            workspace=self.workspace,
+            spec=self.spec,
+            stage=stage,
+            attempt=number,
+            proposal=self.approved(stage, state),
+            gate_document=gatefiles.gate_bytes(self.workspace.folder, approval.name, approval.round),
+            inputs={name: self.attempt_folder(name, state) for name in DEFINITIONS[stage].inputs},
+            model=self.model if DEFINITIONS[stage].needs_model else None,
+            expected=self._expected(stage, state),
+        )
+
+    def _expected(self, stage: str, state: RunState) -> list[Expectation]:
+        """What the sheet and the stage's own proposal expect of it; the proposal, being later, wins."""
+        sheet = self.approved("data", state).task_sheet
+        found = {e.metric: e for s in (sheet.stages if sheet else []) if s.name == stage for e in s.expected}
+        found.update({e.metric: e for e in self.approved(stage, state).expected})
+        return list(found.values())
+
+    def record_verdicts(self, step: RecordVerdicts) -> None:
+        """Record verdicts that a crash left unrecorded; they are in the published evidence."""
+        evidence = self.evidence()[step.stage]
+        self.append(events.VerdictsRecorded(stage=step.stage, attempt=evidence.attempt, verdicts=evidence.verdicts))
+
+    def end(self, step: Done | Rejected) -> None:
+        """Write the terminal record, once."""
+        if step.recorded:
+            return
+        if isinstance(step, Done):
+            self.append(events.RunFinished())
+            return
+        decision = step.gate.decision
+        comment = decision.comment if decision else ""
+        self.append(events.RunRejected(gate=step.gate.name, round=step.gate.round, comment=comment))
+
+    def release(self, step: Release) -> None:
+        """Build the release bundle and end the run."""
+        from flows.releasing import build
+
+        manifest = build(self)
+        folder = self.workspace.release.relative_to(self.workspace.folder).as_posix()
+        self.append(events.ReleasePublished(folder=folder, manifest=manifest))
+
+
+@contextmanager
+def at_work(project_dir: Path, run: str) -> Iterator[Engine]:
+    """Take the lease of a run and give it back at the end. Raises `LeaseHeld` when another process has it."""
+    workspace = Workspace(project_dir, run)
+    spec = frozen_spec(workspace)
+    ledger = Ledger.open(ledger_url(project_dir, spec))
+    if not ledger.events(run):
+        raise InputError(f"the ledger does not know the run {run!r}", "`gatewright runs` lists the runs")
+    lease = ledger.take_lease(run)
+    try:
+        yield Engine(workspace, spec, ledger, lease, session_of(run))
+    finally:
+        lease.release()

@@ -1,0 +1,65 @@
+"""What the agent is given when it proposes: everything read from the run, nothing it could change."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from agents.proposer import MemoryFunction, ProposerContext
+from flows import gatefiles
+from flows.reviewing import approved_proposals, evidence_of
+from flows.state import RunState
+from flows.workspace import Workspace
+from specs.metrics import STAGES
+from specs.parameters import TrainingConfiguration
+from specs.project import Project
+from specs.proposals import MemoryCheck
+from specs.stages import Progress, Quiet
+from tasks.models.resolve import ResolvedModel, resolve_base_model
+
+
+def model_of(workspace: Workspace, spec: Project, progress: Progress | None = None) -> ResolvedModel:
+    """The base model of a run as a local folder; converted or downloaded once."""
+    return resolve_base_model(spec.base_model, workspace.project_dir, spec.hub, progress or Quiet())
+
+
+def memory_of(workspace: Workspace, spec: Project) -> MemoryFunction:
+    """The memory account of a training configuration, for the base model and the device of a run."""
+
+    def account(training: TrainingConfiguration) -> MemoryCheck:
+        from tasks.memory import account_for, this_device
+
+        return account_for(model_of(workspace, spec).folder, training, this_device(spec.hardware), training.max_length)
+
+    return account
+
+
+def proposer_context(
+    workspace: Workspace, spec: Project, state: RunState, gate: str, round: int = 1, feedback: str = ""
+) -> ProposerContext:
+    """The context for one round of a gate."""
+    from tasks.data.probe import probe_sources
+
+    from tasks.memory import this_device
+
+    evidence = evidence_of(workspace, state)
+    lengths: dict[str, Any] = {}
+    if "data" in evidence:
+        folder = workspace.attempt("data", evidence["data"].attempt)
+        lengths = json.loads((folder / "artifacts" / "summary.json").read_bytes())
+    last = state.proposals.get((gate, round - 1))
+    approved = approved_proposals(workspace, state)
+    sources, _problems = probe_sources(workspace.project_dir, spec)
+    return ProposerContext(
+        spec=spec,
+        gate=gate,
+        round=round,
+        feedback=feedback,
+        last_proposal=gatefiles.load_proposal(workspace.folder, last) if last else None,
+        approved={stage: approved[stage] for stage in STAGES if stage in evidence and stage in approved},
+        evidence=evidence,
+        source_summaries=[s.model_dump(mode="json") for s in sources],
+        lengths=lengths,
+        base_model=model_of(workspace, spec).folder,
+        device=this_device(spec.hardware).facts(),
+    )

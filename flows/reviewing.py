@@ -1,0 +1,116 @@
+"""What a person sees at an open gate: the evidence of the finished stage, the proposal, expected beside actual."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from agents.task_sheet import ExpectedRow, expected_beside_actual
+from flows import gatefiles
+from flows.ledger import Ledger
+from flows.state import Gate, RunState, fold
+from flows.workspace import Workspace, frozen_spec
+from specs.errors import DecisionRefused
+from specs.metrics import STAGES
+from specs.project import Project
+from specs.proposals import Proposal
+from specs.results import Evidence
+
+
+@dataclass(frozen=True)
+class GateFacts:
+    """Everything that an open gate shows."""
+
+    workspace: Workspace
+    state: RunState
+    spec: Project
+    gate: Gate
+    proposal: Proposal
+    previous: Proposal | None
+    finished: Evidence | None
+    expected: list[ExpectedRow]
+
+    def document(self) -> dict[str, Any]:
+        """As plain data, for `review --json`."""
+        return {
+            "run": self.workspace.run,
+            "project": self.spec.project,
+            "gate": {
+                "name": self.gate.name,
+                "round": self.gate.round,
+                "digest": self.gate.digest,
+                "blocked": self.gate.blocked,
+            },
+            "proposal": self.proposal.model_dump(mode="json"),
+            "evidence": self.finished.model_dump(mode="json") if self.finished else None,
+            "expected": [row.model_dump(mode="json") for row in self.expected],
+            "report": self.report,
+        }
+
+    @property
+    def report(self) -> str | None:
+        """Path of the finished stage's HTML report."""
+        if self.finished is None:
+            return None
+        return str(self.workspace.attempt(self.finished.stage, self.finished.attempt) / "report.html")
+
+
+def gate_facts(workspace: Workspace, ledger: Ledger) -> GateFacts:
+    """The open gate of a run; raises `DecisionRefused` when none is open."""
+    state = fold(ledger.events(workspace.run))
+    gate = state.gate
+    if gate is None or gate.decision is not None or state.terminal:
+        raise DecisionRefused(
+            f"no gate of run {workspace.run} is open: it is {state.state} at {state.stage}",
+            f"gatewright resume {workspace.run} goes on to the next gate",
+        )
+    spec = frozen_spec(workspace)
+    attempt = state.finished(gate.name)
+    evidence = evidence_of(workspace, state)
+    proposals = approved_proposals(workspace, state)
+    sheet = proposals["data"].task_sheet if "data" in proposals else None
+    last = state.proposals.get((gate.name, gate.round - 1))
+    return GateFacts(
+        workspace=workspace,
+        state=state,
+        spec=spec,
+        gate=gate,
+        proposal=gatefiles.load_proposal(workspace.folder, state.proposals[gate.name, gate.round]),
+        previous=gatefiles.load_proposal(workspace.folder, last) if last else None,
+        finished=evidence.get(attempt.stage) if attempt else None,
+        expected=expected_beside_actual(sheet, evidence, proposals) if sheet else [],
+    )
+
+
+def evidence_of(workspace: Workspace, state: RunState) -> dict[str, Evidence]:
+    """Evidence of every stage whose attempt counts, in order."""
+    return {
+        stage: Evidence.model_validate_json((workspace.attempt(stage, a.number) / "evidence.json").read_bytes())
+        for stage, a in state.inputs(STAGES).items()
+    }
+
+
+def approved_proposals(workspace: Workspace, state: RunState) -> dict[str, Proposal]:
+    """The approved proposal of every gate that has one, edits included."""
+    found = {}
+    for gate in state.order:
+        digest = state.approved_proposal(gate)
+        if digest is not None:
+            found[gate] = gatefiles.load_proposal(workspace.folder, digest)
+    return found
+
+
+def page(facts: GateFacts) -> str:
+    """The gate as Markdown, in the project's language."""
+    from agents.reporter import gate_page
+
+    return gate_page(
+        gate=facts.gate.name,
+        round=facts.gate.round,
+        proposal=facts.proposal,
+        previous=facts.previous,
+        finished=facts.finished,
+        expected=facts.expected,
+        spec=facts.spec,
+        report=facts.report,
+    )

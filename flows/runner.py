@@ -1,0 +1,187 @@
+"""Run one attempt of a stage: reserve, hash inputs, run, recompute metrics, judge, report, publish.
+
+The order of writing is the design's (gates, rule 10): a crash at any point leaves either a partial folder,
+which is named and left, or a published one, which is verified and adopted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from flows.workspace import Workspace, project_inputs
+from specs.canonical import canonical_bytes, sha256_bytes, sha256_file
+from specs.criteria import Metric, Verdict, judge
+from specs.errors import GatewrightError, InputError
+from specs.files import publish_folder, write_bytes, write_json
+from specs.project import Project
+from specs.proposals import Expectation, Proposal
+from specs.results import Evidence, list_artifacts
+from specs.stages import Progress, StageContext
+from tasks.models.resolve import ResolvedModel
+from tasks.registry import metrics_function, run_function
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to run: the approved proposal, where its inputs lie, and the model it works on."""
+
+    workspace: Workspace
+    spec: Project
+    stage: str
+    attempt: int
+    proposal: Proposal
+    gate_document: bytes | None
+    inputs: Mapping[str, Path]
+    model: ResolvedModel | None
+    expected: list[Expectation]
+    gated: bool = True
+    notes: tuple[str, ...] = ()
+
+
+def input_digests(order: Order) -> dict[str, str]:
+    """Digest of everything the stage reads: raw files, evidence of earlier stages, base model, proposal."""
+    digests = {
+        f"{stage}/evidence.json": sha256_file(folder / "evidence.json") for stage, folder in order.inputs.items()
+    }
+    for stage, folder in order.inputs.items():
+        evidence = Evidence.model_validate_json((folder / "evidence.json").read_bytes())
+        for artifact in evidence.artifacts:
+            if sha256_file(folder / artifact.path) != artifact.sha256:
+                raise GatewrightError(
+                    f"{artifact.path} of {stage} is not what was published",
+                    f"restore it from a backup, or rework {stage}: `gatewright audit verify` names all such files",
+                )
+    if order.stage == "data":
+        digests.update({f"raw:{k}": v for k, v in project_inputs(order.workspace.project_dir, order.spec).items()})
+    if order.model is not None:
+        digests["base_model"] = order.model.sha256
+    return digests
+
+
+def context_of(order: Order, out_dir: Path, checkpoints: Path) -> StageContext:
+    """The context of an attempt that writes to `out_dir`."""
+    return StageContext(
+        run=order.workspace.run,
+        stage=order.stage,
+        attempt=order.attempt,
+        project_dir=order.workspace.project_dir,
+        spec=order.spec,
+        parameters=order.proposal.parameters,
+        inputs=dict(order.inputs),
+        base_model=order.model.folder if order.model else None,
+        base_model_sha256=order.model.sha256 if order.model else None,
+        out_dir=out_dir,
+        checkpoints_dir=checkpoints,
+    )
+
+
+def set_aside(partial: Path) -> Path | None:
+    """Rename a partial folder found after a crash, so that it is left and never used. Returns its new place."""
+    if not partial.exists():
+        return None
+    number = 1
+    while (left := partial.with_name(f"{partial.name}-left-{number}")).exists():
+        number += 1
+    partial.rename(left)
+    return left
+
+
+def recompute(
+    spec: Project, stage: str, folder: Path, inputs: Mapping[str, Path], context: Mapping[str, Any]
+) -> tuple[dict[str, Metric], list[Verdict]]:
+    """Metrics and verdicts of an attempt from its artifacts alone."""
+    metrics = metrics_function(stage)(folder, inputs, context)
+    return metrics, judge(spec.criteria(stage), metrics)
+
+
+def run_attempt(order: Order, progress: Progress, published: Callable[[Evidence, str, str], None]) -> Evidence:
+    """Run the attempt and publish it. `published(evidence, sha256, report sha256)` records it after the rename.
+
+    Raises what the stage raises; `GatewrightError` when an input changed while the stage ran.
+    """
+    workspace, stage = order.workspace, order.stage
+    partial, target = workspace.partial(stage, order.attempt), workspace.attempt(stage, order.attempt)
+    for name in ("artifacts", "plots", "logs"):
+        (partial / name).mkdir(parents=True, exist_ok=True)
+    checkpoints = workspace.checkpoints(stage, order.attempt)
+    checkpoints.mkdir(parents=True, exist_ok=True)
+    before = input_digests(order)
+    context = context_of(order, partial, checkpoints)
+    write_json(partial / "context.json", context)
+    write_bytes(partial / "proposal.json", canonical_bytes(order.proposal))
+    if order.gate_document is not None:
+        write_bytes(partial / "gate.json", order.gate_document)
+    started = datetime.now(UTC)
+    result = run_function(stage)(context, progress)
+    progress.start(f"{stage}: recompute metrics")
+    metrics, verdicts = recompute(order.spec, stage, partial, order.inputs, context.model_dump(mode="json"))
+    after = input_digests(order)
+    if after != before:
+        changed = sorted(k for k in before.keys() | after.keys() if before.get(k) != after.get(k))
+        raise GatewrightError(
+            f"inputs changed while {stage} ran: {', '.join(changed)}",
+            "let nobody write to the raw files during a run, then `gatewright resume` runs the stage again",
+        )
+    evidence = _write_evidence(order, partial, before, metrics, verdicts, [*order.notes, *result.notes], started)
+    publish_folder(partial, target)
+    published(evidence, sha256_file(target / "evidence.json"), sha256_file(target / "report.md"))
+    return evidence
+
+
+def _write_evidence(
+    order: Order,
+    partial: Path,
+    inputs: dict[str, str],
+    metrics: dict[str, Metric],
+    verdicts: list[Verdict],
+    notes: list[str],
+    started: datetime,
+) -> Evidence:
+    from agents.reporter import write_stage_report
+    from tasks.plots import draw
+
+    draw(order.stage, partial, order.spec.language)
+    evidence = Evidence(
+        stage=order.stage,
+        attempt=order.attempt,
+        run=order.workspace.run,
+        gated=order.gated,
+        parameters_sha256=sha256_bytes(canonical_bytes(order.proposal.parameters)),
+        inputs=inputs,
+        metrics=metrics,
+        verdicts=verdicts,
+        artifacts=list_artifacts(partial, "artifacts", "plots"),
+        notes=notes,
+        started_at=started,
+        ended_at=datetime.now(UTC),
+    )
+    write_json(partial / "evidence.json", evidence)
+    write_stage_report(partial, evidence, order.expected, order.spec)
+    return evidence
+
+
+def adopt(workspace: Workspace, stage: str, attempt: int) -> tuple[Evidence, str, str] | None:
+    """A folder that was published before its record was written: verified against its evidence, or None.
+
+    Raises `InputError` when the folder is there and does not verify: somebody changed it.
+    """
+    folder = workspace.attempt(stage, attempt)
+    if not folder.is_dir():
+        return None
+    evidence = Evidence.model_validate_json((folder / "evidence.json").read_bytes())
+    found = list_artifacts(folder, "artifacts", "plots")
+    if found != evidence.artifacts:
+        raise InputError(
+            f"{folder} is complete but its files are not those its evidence lists",
+            "move the folder away and `gatewright resume`; the stage runs again",
+        )
+    return evidence, sha256_file(folder / "evidence.json"), sha256_file(folder / "report.md")
+
+
+def stored_parameters(folder: Path) -> dict[str, Any]:
+    """The parameters that an attempt ran with, from the proposal kept in its folder."""
+    return Proposal.model_validate_json((folder / "proposal.json").read_bytes()).parameters

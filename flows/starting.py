@@ -1,0 +1,119 @@
+"""Start a run, pass through it in this process, hand it to a worker, or ask its process to stop."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+
+from flows.ledger import Ledger
+from flows.session import Session, open_session
+from flows.state import fold
+from flows.workspace import Workspace, check_run_id, code_version, freeze, frozen_spec, ledger_url
+from specs.errors import GatewrightError, InputError, RunOpen, SpecError
+from specs.events import RunCreated
+from specs.loading import load_project
+from specs.metrics import STAGES
+
+
+def start_run(project: Path, run: str | None) -> Workspace:
+    """Validate a project, freeze its spec and record a new run. Raises what is wrong, all of it at once."""
+    from tasks.check import check_project
+
+    loaded = load_project(project)
+    report = check_project(loaded, with_model=True)
+    if report.problems:
+        raise SpecError(report.problems)
+    name = check_run_id(run or f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}")
+    workspace = Workspace(loaded.folder, name)
+    ledger = Ledger.open(ledger_url(loaded.folder, loaded.spec))
+    _refuse_second(ledger, loaded.spec.project, loaded.folder)
+    if workspace.folder.exists():
+        raise InputError(f"{workspace.folder} exists", "choose another --run-id; nothing of a run is overwritten")
+    digests = freeze(workspace, loaded.spec)
+    ledger.create_run(
+        name,
+        RunCreated(
+            project=loaded.spec.project,
+            spec=digests["spec"],
+            policy=digests["policy"],
+            environment=digests["environment"],
+            code=code_version(),
+            stages=list(STAGES),
+            solo=loaded.spec.policy.solo,
+        ),
+        loaded.folder,
+        "gatewright",
+    )
+    return workspace
+
+
+def _refuse_second(ledger: Ledger, project: str, folder: Path) -> None:
+    for row in ledger.runs(project):
+        if row.state not in ("finished", "rejected"):
+            raise RunOpen(
+                f"the project {project} has an open run: {row.run} ({row.state})",
+                f"go on with it: gatewright resume {row.run} --project {folder}; or end it: gatewright reject",
+            )
+
+
+def pass_through(workspace: Workspace, session: Session, tick: Callable[[float], None] | None = None) -> None:
+    """Enter the run's Prefect flow in this process; `session` says how it ended.
+
+    A run that ended, or that waits while nobody can be asked, is answered from the ledger alone.
+    """
+    ledger = Ledger.open(ledger_url(workspace.project_dir, frozen_spec(workspace)))
+    state = fold(ledger.events(workspace.run))
+    if state.terminal:
+        session.ending = "rejected" if state.rejection else "finished"
+        return
+    if state.state == "waiting" and session.ask is None and state.gate is not None:
+        session.ending = "waiting_blocked" if state.gate.blocked else "waiting"
+        return
+    from flows import prefect_bridge
+
+    session.progress.start("Prefect server")
+    prefect_bridge.connect(tick or (lambda waited_s: None))
+    from flows.pipeline import project_run
+
+    parameters = {"project_dir": str(workspace.project_dir), "run": workspace.run}
+    open_session(workspace.run, session)
+    flow_run, _new = prefect_bridge.attach(project_run, parameters, state.flow_run, workspace.run)
+    prefect_bridge.execute(project_run, flow_run, parameters)
+
+
+def deploy() -> str:
+    """Register the flow with the work pool of this user's Prefect server."""
+    from flows import prefect_bridge
+
+    prefect_bridge.connect()
+    root = Path(__file__).resolve().parent.parent
+    return prefect_bridge.deploy("flows/pipeline.py:project_run", str(root))
+
+
+def submit(workspace: Workspace) -> str:
+    """Hand a run to a worker; returns the flow run's id."""
+    from flows import prefect_bridge
+
+    deploy()
+    parameters = {"project_dir": str(workspace.project_dir), "run": workspace.run}
+    return prefect_bridge.submit(parameters, workspace.run)
+
+
+def stop_holder(ledger: Ledger, run: str) -> str | None:
+    """Send SIGTERM to the living holder of the lease; returns who it is, None when nobody works on the run."""
+    held = ledger.lease_holder(run)
+    if held is None:
+        return None
+    owner, living = held
+    if not living:
+        return None
+    import socket
+
+    if owner.host != socket.gethostname():
+        raise GatewrightError(f"{owner} works on this run", f"stop it there: on {owner.host}, gatewright stop {run}")
+    os.kill(owner.pid, signal.SIGTERM)
+    return str(owner)

@@ -1,0 +1,98 @@
+"""Recompute a published attempt's metrics and verdicts, and compare them with what was recorded."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from flows import runner
+from flows.ledger import Ledger
+from flows.proposing import model_of
+from flows.state import fold
+from flows.workspace import Workspace, frozen_spec
+from specs.base import Strict
+from specs.criteria import Metric, Verdict
+from specs.results import Evidence, list_artifacts
+from tasks.registry import DEFINITIONS
+
+
+class StageVerification(Strict):
+    """What recomputing one attempt gave; `differences` in words, empty when all is as recorded."""
+
+    stage: str
+    attempt: int
+    ok: bool
+    metrics: dict[str, Metric]
+    verdicts: list[Verdict]
+    differences: list[str]
+
+
+def verify_stage(workspace: Workspace, ledger: Ledger, stage: str) -> StageVerification | None:
+    """Recompute the attempt of a stage that counts; None when the stage has no published attempt."""
+    state = fold(ledger.events(workspace.run))
+    attempt = state.current(stage)
+    if attempt is None or attempt.state != "published":
+        return None
+    spec = frozen_spec(workspace)
+    folder = workspace.attempt(stage, attempt.number)
+    evidence = Evidence.model_validate_json((folder / "evidence.json").read_bytes())
+    earlier = state.inputs(DEFINITIONS[stage].inputs)
+    inputs = {name: workspace.attempt(name, a.number) for name, a in earlier.items()}
+    model = model_of(workspace, spec)
+    context = {
+        "run": workspace.run,
+        "stage": stage,
+        "attempt": attempt.number,
+        "project_dir": str(workspace.project_dir),
+        "spec": spec.model_dump(mode="json"),
+        "parameters": runner.stored_parameters(folder),
+        "inputs": {name: str(path) for name, path in inputs.items()},
+        "base_model": str(model.folder),
+        "base_model_sha256": model.sha256,
+        "out_dir": str(folder),
+        "checkpoints_dir": str(workspace.checkpoints(stage, attempt.number)),
+    }
+    differences = _file_differences(folder, evidence)
+    metrics, verdicts = runner.recompute(spec, stage, folder, inputs, context)
+    differences += _metric_differences(evidence.metrics, metrics)
+    differences += _verdict_differences(evidence.verdicts, verdicts)
+    return StageVerification(
+        stage=stage,
+        attempt=attempt.number,
+        ok=not differences,
+        metrics=metrics,
+        verdicts=verdicts,
+        differences=differences,
+    )
+
+
+def _file_differences(folder: Path, evidence: Evidence) -> list[str]:
+    listed = {a.path: a for a in evidence.artifacts}
+    found = {a.path: a for a in list_artifacts(folder, "artifacts", "plots")}
+    lines = [f"{path} is missing" for path in sorted(listed.keys() - found.keys())]
+    lines += [f"{path} is not in the evidence" for path in sorted(found.keys() - listed.keys())]
+    return lines + [f"{p} was changed" for p in sorted(listed.keys() & found.keys()) if listed[p] != found[p]]
+
+
+def _metric_differences(recorded: dict[str, Metric], now: dict[str, Metric]) -> list[str]:
+    lines = []
+    for name in sorted(recorded.keys() | now.keys()):
+        before, after = recorded.get(name), now.get(name)
+        old, new = (m.value if m else None for m in (before, after))
+        if (old is None) != (new is None) or (
+            old is not None and new is not None and not math.isclose(old, new, rel_tol=1e-9, abs_tol=1e-12)
+        ):
+            lines.append(f"{name}: recorded {old}, recomputed {new}")
+    return lines
+
+
+def _verdict_differences(recorded: list[Verdict], now: list[Verdict]) -> list[str]:
+    def passed(verdicts: list[Verdict]) -> dict[str, bool]:
+        return {f"{v.metric} {v.op} {v.bound:g}": v.passed for v in verdicts}
+
+    before, after = passed(recorded), passed(now)
+    return [
+        f"criterion {name}: recorded {before.get(name)}, recomputed {after.get(name)}"
+        for name in sorted(before.keys() | after.keys())
+        if before.get(name) != after.get(name)
+    ]

@@ -1,0 +1,172 @@
+"""Where things of a project and of a run lie on disk, and what is frozen when a run begins."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import sys
+from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from specs.canonical import sha256_bytes, sha256_file
+from specs.errors import InputError
+from specs.files import write_json
+from specs.metrics import STAGES
+from specs.policy import Policy
+from specs.project import Project
+
+GATES: tuple[str, ...] = (*STAGES, "release")
+"""The gates in order, each named after the stage it leads to."""
+
+_VERSIONS: tuple[str, ...] = (
+    "torch",
+    "transformers",
+    "peft",
+    "accelerate",
+    "safetensors",
+    "tokenizers",
+    "prefect",
+    "langchain",
+    "pydantic",
+    "polars",
+    "pyarrow",
+    "numpy",
+    "sqlalchemy",
+    "rensa",
+    "pypdfium2",
+    "pdfplumber",
+)
+_ENVIRONMENT = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "CUDA_VISIBLE_DEVICES", "PYTORCH_CUDA_ALLOC_CONF", "LANG")
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """The folders of one run."""
+
+    project_dir: Path
+    run: str
+
+    @property
+    def folder(self) -> Path:
+        """`<project>/runs/<run>`."""
+        return self.project_dir / "runs" / self.run
+
+    def stage_folder(self, stage: str) -> Path:
+        """`<nn>-<stage>`, numbered in the order of the stages."""
+        return self.folder / f"{GATES.index(stage) + 1:02d}-{stage}"
+
+    def attempt(self, stage: str, number: int) -> Path:
+        """The published folder of an attempt."""
+        return self.stage_folder(stage) / f"{number:03d}"
+
+    def partial(self, stage: str, number: int) -> Path:
+        """Where an attempt is written until it is complete."""
+        return self.stage_folder(stage) / f"{number:03d}.partial"
+
+    def checkpoints(self, stage: str, number: int) -> Path:
+        """Checkpoints of an attempt: outside its artifacts, because they may be deleted."""
+        return self.folder / "checkpoints" / f"{stage}-{number:03d}"
+
+    @property
+    def release(self) -> Path:
+        """The release bundle."""
+        return self.folder / "release"
+
+    @property
+    def log(self) -> Path:
+        """What went wrong inside, in detail."""
+        return self.folder / "internal-errors.log"
+
+
+def ledger_url(project_dir: Path, spec: Project | None = None) -> str | Path:
+    """The database of a project: what the spec names, else SQLite inside the project."""
+    if spec is not None and spec.ledger:
+        return spec.ledger
+    return project_dir / ".gatewright" / "gatewright.db"
+
+
+def check_run_id(run: str) -> str:
+    """A run id is a folder name on every system; raises `InputError` otherwise."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", run) or run.endswith("."):
+        raise InputError(f"{run!r} cannot be a run id", "use letters, digits, dots, dashes; at most 64 characters")
+    return run
+
+
+@cache
+def code_version() -> str:
+    """Version and digest of the code that runs, as `0.1.0 sha256:...`."""
+    root = Path(__file__).resolve().parent.parent
+    parts: list[str] = []
+    for package in ("specs", "tasks", "agents", "flows"):
+        files = sorted(p for p in (root / package).rglob("*.py"))
+        parts.extend(sha256_bytes(p.read_bytes()) for p in files)
+    try:
+        version = metadata.version("gatewright")
+    except metadata.PackageNotFoundError:
+        version = "0"
+    return f"{version} sha256:{sha256_bytes(''.join(parts).encode())}"
+
+
+def environment() -> dict[str, Any]:
+    """What of this machine may matter to a result: an allow-list, nothing else of the environment."""
+    versions: dict[str, str | None] = {}
+    for name in _VERSIONS:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = None
+    return {
+        "python": platform.python_version(),
+        "system": platform.system(),
+        "release": platform.release(),
+        "machine": platform.machine(),
+        "processor_count": os.cpu_count(),
+        "versions": versions,
+        "environment": {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
+        "byte_order": sys.byteorder,
+    }
+
+
+def freeze(workspace: Workspace, spec: Project) -> dict[str, str]:
+    """Write spec, policy and environment of a new run; returns the digest of each file's bytes."""
+    documents: dict[str, Any] = {"spec": spec, "policy": spec.policy, "environment": environment()}
+    return {
+        name: sha256_bytes(write_json(workspace.folder / f"{name}.json", document))
+        for name, document in documents.items()
+    }
+
+
+def frozen_spec(workspace: Workspace) -> Project:
+    """The spec that the run began with."""
+    path = workspace.folder / "spec.json"
+    if not path.is_file():
+        raise InputError(f"{path} is missing", "restore the run's folder from a backup; the run cannot go on without")
+    return Project.model_validate_json(path.read_bytes())
+
+
+def frozen_policy(workspace: Workspace) -> Policy:
+    """The policy that the run began with."""
+    return frozen_spec(workspace).policy
+
+
+def project_inputs(project_dir: Path, spec: Project) -> dict[str, str]:
+    """Digest of every raw file the sources name, by its path relative to the project."""
+    found: dict[str, str] = {}
+    for source in spec.sources:
+        for path in source_files(project_dir, source.path):
+            found[path.relative_to(project_dir).as_posix()] = sha256_file(path)
+    return dict(sorted(found.items()))
+
+
+def source_files(project_dir: Path, pattern: str) -> list[Path]:
+    """The files a source's path names: a file, every file of a folder, or a glob; sorted."""
+    path = project_dir / pattern
+    if path.is_file():
+        return [path]
+    if path.is_dir():
+        return sorted(p for p in path.rglob("*") if p.is_file())
+    return sorted(p for p in project_dir.glob(pattern) if p.is_file())

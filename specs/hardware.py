@@ -1,0 +1,148 @@
+"""Catalogs of accelerators and model architectures, each fact with its source and confidence. Needs no torch."""
+
+from __future__ import annotations
+
+import json
+import re
+from difflib import get_close_matches
+from functools import cache
+from importlib.resources import files
+from typing import Any, Literal
+
+from pydantic import Field
+
+from specs.base import Strict
+from specs.errors import InputError, ModelError
+
+Confidence = Literal["high", "medium", "low"]
+
+GIB = 2**30
+TORCH_OF_DRIVER = 0.97
+"""What torch sees of what the driver reports, where only the latter is published: the least of 13 published pairs."""
+CONSUMER_SHARE, OTHER_SHARE = 0.98, 0.91
+"""What torch sees of the nominal size (GiB) where nothing is published: the least published ratio of consumer cards
+(RTX 5090), and of all cards (T4, which spends memory on error correction)."""
+
+
+class Gpu(Strict):
+    """One accelerator of the catalog. `null` where no source says."""
+
+    name: str
+    vendor: str
+    vram_gb: float
+    memory_bandwidth_gb_s: float | None
+    bf16_dense_tflops: float | None
+    bf16_hardware: bool | None
+    interconnect: str | None
+    nvlink_gb_s_bidirectional: float | None
+    host_bus: str | None
+    compute_capability: str | None
+    tdp_w: float | None
+    nvidia_smi_total_mib: float | None
+    torch_total_gib: float | None = Field(description="what torch sees: the memory a process can have")
+    source: str
+    confidence: Confidence
+    notes: str
+
+    @property
+    def usable_bytes(self) -> int:
+        """Memory a process can have: what torch reports, else what the driver reports, else a share of nominal."""
+        if self.torch_total_gib is not None:
+            return round(self.torch_total_gib * GIB)
+        if self.nvidia_smi_total_mib is not None:
+            return round(self.nvidia_smi_total_mib * 2**20 * TORCH_OF_DRIVER)
+        return round(self.vram_gb * GIB * self._nominal_share)
+
+    @property
+    def _nominal_share(self) -> float:
+        return CONSUMER_SHARE if re.match(r"(RTX|TITAN) (\d{4}\b|RTX)", self.name) else OTHER_SHARE
+
+    @property
+    def usable_source(self) -> str:
+        """Where `usable_bytes` comes from."""
+        if self.torch_total_gib is not None:
+            return "published total of torch"
+        if self.nvidia_smi_total_mib is not None:
+            return f"published total of the driver times {TORCH_OF_DRIVER}"
+        return f"nominal size times {self._nominal_share}"
+
+
+class ModelArchitecture(Strict):
+    """One model of the catalog: the values of its config.json that shape memory."""
+
+    id: str
+    aliases: list[str]
+    model_type: str
+    config: dict[str, Any]
+    params_total: int | None
+    published_params: int | None
+    source: str
+    confidence: Confidence
+    notes: str
+
+    @property
+    def architecture(self) -> dict[str, Any]:
+        """As config.json would have it."""
+        return {**self.config, "model_type": self.model_type}
+
+
+def _read(name: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads(files("specs").joinpath("data", name).read_text("utf-8"))
+    return rows
+
+
+@cache
+def gpus() -> tuple[Gpu, ...]:
+    """All accelerators of the catalog."""
+    return tuple(Gpu.model_validate(row) for row in _read("gpus.json"))
+
+
+@cache
+def models() -> tuple[ModelArchitecture, ...]:
+    """All models of the catalog."""
+    return tuple(ModelArchitecture.model_validate(row) for row in _read("model_configs.json"))
+
+
+_NOISE = re.compile(r"\b(nvidia|geforce|amd|intel|tesla|gpu)\b")
+
+
+def _key(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", _NOISE.sub("", name.lower()))
+
+
+def find_gpu(name: str) -> Gpu:
+    """The accelerator of that name; vendor words, case and punctuation do not matter.
+
+    A short name (`A100`) that fits several finds the one with the least memory. Raises `InputError` with the
+    nearest names when nothing fits.
+    """
+    wanted = _key(name)
+    found = [g for g in gpus() if _key(g.name) == wanted]
+    if not found:
+        found = [g for g in gpus() if re.fullmatch(re.escape(wanted) + r"\d+gb", _key(g.name))]
+    if not found and wanted:
+        found = [g for g in gpus() if _key(g.name).startswith(wanted)]
+    if found:
+        return min(found, key=lambda g: (g.usable_bytes, g.name))
+    names = {_key(g.name): g.name for g in gpus()}
+    close = [names[k] for k in get_close_matches(wanted, names, n=3, cutoff=0.4)]
+    near = f"; near it: {', '.join(close)}" if close else ""
+    raise InputError(
+        f"no accelerator named {name!r} in the catalog{near}", "give memory_gb in hardware for one it lacks"
+    )
+
+
+def find_model(name: str) -> ModelArchitecture:
+    """The architecture of a hub id, alias, or last part of an id. Raises `ModelError` with the nearest names."""
+    wanted = name.lower()
+    by_name = {n.lower(): m for m in models() for n in (*m.aliases, m.id)}
+    if wanted in by_name:
+        return by_name[wanted]
+    short = {n.rpartition("/")[2]: m for n, m in by_name.items()}
+    if wanted in short:
+        return short[wanted]
+    close = get_close_matches(wanted, [*by_name, *short], n=3, cutoff=0.5)
+    near = f"; near it: {', '.join(close)}" if close else ""
+    raise ModelError(
+        f"no model named {name!r} in the catalog{near}", "give a folder or a config.json: any architecture is traced"
+    )

@@ -1,0 +1,169 @@
+"""The device a training runs on: what is here, or what the spec names. Needs no torch."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from specs.base import Strict
+from specs.hardware import GIB, TORCH_OF_DRIVER, Gpu, find_gpu
+from specs.project import Hardware
+
+HOST_RESERVE_SHARE = 0.1
+"""Of the machine's memory, left to the system and to ourselves when training runs on the CPU."""
+
+
+class Device(Strict):
+    """One kind of device and how many of it. `usable_bytes` is what one process can have on one of them.
+
+    It is a property of the device, so that equal input gives equal proposals; `free_bytes` is what is free now.
+    """
+
+    kind: Literal["cpu", "cuda"]
+    name: str
+    count: int = Field(ge=1)
+    usable_bytes: int
+    usable_source: str
+    free_bytes: int | None = Field(None, description="when asked; null for a device that is not here")
+    physical_cores: int
+    bf16: bool
+    tflops: float | None = None
+    driver: str = ""
+    here: bool = Field(True, description="false: named in the spec, not in this machine")
+
+    def facts(self) -> dict[str, Any]:
+        """Plain data for the proposer: holds nothing that identifies the machine."""
+        return self.model_dump(mode="json", exclude={"driver", "usable_source", "free_bytes", "here"})
+
+
+def this_device(hardware: Literal["auto"] | Hardware = "auto") -> Device:
+    """The device of a run: the GPU of this machine, its CPU where there is none, or the one the spec names."""
+    if hardware != "auto":
+        return named(hardware.gpu, hardware.count, hardware.memory_gb)
+    return _cuda_device() or cpu_device()
+
+
+def named(gpu: str, count: int = 1, memory_gb: float | None = None) -> Device:
+    """A device of the catalog, or one with `memory_gb` given. Raises `InputError` when neither says its memory."""
+    from specs.errors import InputError
+
+    known: Gpu | None
+    try:
+        known = find_gpu(gpu)
+    except InputError:
+        if memory_gb is None:
+            raise
+        known = None
+    usable = round(memory_gb * GIB) if memory_gb is not None else known.usable_bytes if known else 0
+    return Device(
+        kind="cuda",
+        name=known.name if known else gpu,
+        count=count,
+        usable_bytes=usable,
+        usable_source="given in the spec" if memory_gb is not None or known is None else known.usable_source,
+        physical_cores=_cores(),
+        bf16=known is None or known.bf16_hardware is not False,
+        tflops=known.bf16_dense_tflops if known else None,
+        here=False,
+    )
+
+
+def cpu_device() -> Device:
+    """This machine's CPU and its memory, within the limit of a container."""
+    import psutil
+
+    memory = psutil.virtual_memory()
+    total, available = int(memory.total), int(memory.available)
+    limit = _container_limit()
+    source = "memory of the machine, less 10 %"
+    if limit is not None and limit[0] < total:
+        total, available = limit[0], min(available, limit[0] - limit[1])
+        source = "memory limit of this container, less 10 %"
+    return Device(
+        kind="cpu",
+        name="CPU",
+        count=1,
+        usable_bytes=round(total * (1 - HOST_RESERVE_SHARE)),
+        usable_source=source,
+        free_bytes=available,
+        physical_cores=_cores(),
+        bf16=False,
+    )
+
+
+def _cores() -> int:
+    import psutil
+
+    return int(psutil.cpu_count(logical=False) or os.cpu_count() or 1)
+
+
+def _container_limit() -> tuple[int, int] | None:
+    """(limit, in use) of the control group this process is in; null where there is none."""
+    for limit, used in (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ):
+        try:
+            text = Path(limit).read_text("ascii").strip()
+            if text != "max":
+                return int(text), int(Path(used).read_text("ascii"))
+        except (OSError, ValueError):
+            continue
+    return None
+
+
+def _cuda_device() -> Device | None:
+    """The first NVIDIA GPU, by its driver; null where there is none, or torch here is built without CUDA."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+    except Exception:
+        return None
+    try:
+        count = int(pynvml.nvmlDeviceGetCount())
+        if count == 0 or not _torch_has_cuda():
+            return None
+        handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+        name = pynvml.nvmlDeviceGetName(handle)
+        name = name.decode() if isinstance(name, bytes) else str(name)
+        memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+        major, _ = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
+        return Device(
+            kind="cuda",
+            name=name.removeprefix("NVIDIA "),
+            count=count,
+            usable_bytes=round(int(memory.total) * TORCH_OF_DRIVER),
+            usable_source=f"total of the driver times {TORCH_OF_DRIVER}",
+            free_bytes=int(memory.free),
+            physical_cores=_cores(),
+            bf16=int(major) >= 8,
+            tflops=_tflops(name),
+            driver=str(pynvml.nvmlSystemGetDriverVersion()),
+        )
+    except pynvml.NVMLError:
+        return None
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _tflops(name: str) -> float | None:
+    from specs.errors import InputError
+
+    try:
+        return find_gpu(name).bf16_dense_tflops
+    except InputError:
+        return None
+
+
+def _torch_has_cuda() -> bool:
+    """Whether the installed torch was built for CUDA, without importing it."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return not version("torch").endswith("+cpu")
+    except PackageNotFoundError:
+        return False

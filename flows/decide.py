@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import date
 from pathlib import Path
 from typing import Any, get_args
 
@@ -56,7 +57,7 @@ def decide(
             gate=gate.name,
             round=gate.round,
             digest=gate.digest,
-            choice=choice,  # type: ignore[arg-type]  # validated by the model
+            choice=choice,
             actor=actor,
             authentication=authentication,
             comment=comment,
@@ -191,9 +192,10 @@ def parsed(value: Any) -> Any:
     from ruamel.yaml.error import YAMLError
 
     try:
-        return YAML(typ="safe", pure=True).load(value)
+        found = YAML(typ="safe", pure=True).load(value)
     except YAMLError as error:
         raise InputError(f"{value!r} cannot be read as a value", 'quote it: --set key="value"') from error
+    return value if isinstance(found, date) else found  # no parameter is a date; `2026-01-01` is a name
 
 
 def _first(error: ValidationError) -> str:

@@ -213,13 +213,18 @@ def fold(events: Sequence[Event]) -> RunState:
     """The state that the events of one run lead to. Never raises for a strange order: what makes no sense is inert."""
     result = RunState()
     for event in events:
-        payload = event.read()
-        result.run = result.run or event.run
-        result.sequence, result.head = event.sequence, event.hash
-        result.state = moved(result.state, payload)
-        result.stage = stage_after(result.stage, payload)
-        _apply(result, event, payload)
+        advance(result, event)
     return result
+
+
+def advance(state: RunState, event: Event) -> None:
+    """Take one more event into a state."""
+    payload = event.read()
+    state.run = state.run or event.run
+    state.sequence, state.head = event.sequence, event.hash
+    state.state = moved(state.state, payload)
+    state.stage = stage_after(state.stage, payload)
+    _apply(state, event, payload)
 
 
 def _apply(state: RunState, event: Event, payload: Payload) -> None:

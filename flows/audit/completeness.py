@@ -1,0 +1,155 @@
+"""Completeness: nothing is missing. Counts, gaps, the terminal record, attempts and gates without an end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from flows.audit.bundle import Anchor
+from flows.audit.history import History
+from flows.audit.report import Checks, Part
+from flows.gatefiles import attempt_folder, gate_folder
+from flows.workspace import GATES
+from specs.events import TERMINAL_KINDS, AttemptReserved, DecisionRecorded, GateOpened, RunCreated
+
+
+def completeness(history: History, anchor: Anchor | None) -> Part:
+    """The steps of completeness."""
+    checks = Checks()
+    _sequence(checks, history)
+    _ends(checks, history)
+    _attempts(checks, history)
+    _folders(checks, history)
+    _gates(checks, history)
+    _goal(checks, history)
+    _anchor(checks, history, anchor)
+    return checks.part()
+
+
+def _sequence(checks: Checks, history: History) -> None:
+    numbers = [row.sequence for row in history.rows]
+    faults = [
+        f"event {expected} is missing or out of order"
+        for expected, number in enumerate(numbers, start=1)
+        if number != expected
+    ]
+    checks.add("events are numbered from 1 without a gap", faults[:1], f"1 to {len(numbers)}")
+    created = [event.sequence for event, _ in history.of(RunCreated)]
+    checks.add("the run begins once, with its first event", [] if created == [1] else ["it does not"], "run.created")
+
+
+def _ends(checks: Checks, history: History) -> None:
+    row = history.beside["runs"][0]
+    faults = []
+    if (row["sequence"], row["head"]) != (len(history.rows), history.rows[-1].hash if history.rows else ""):
+        faults.append(f"the run counts {row['sequence']} events, {len(history.rows)} are there")
+    if row["state"] != history.state.state:
+        faults.append(f"the run is listed as {row['state']}, its events say {history.state.state}")
+    if history.state.created and row["project"] != history.state.created.project:
+        faults.append(f"the run is listed under project {row['project']!r}")
+    checks.add(
+        "the run's row agrees with its events", faults, f"state {history.state.state}, {len(history.rows)} events"
+    )
+    ends = [row.sequence for row in history.rows if row.kind in TERMINAL_KINDS]
+    faults = []
+    if ends and ends != [len(history.rows)]:
+        faults.append(f"a terminal record stands at event {ends[0]}, but {len(history.rows)} events are there")
+    if not ends and row["terminal"]:
+        faults.append("the run is listed as ended, its terminal record is missing")
+    seen = "it is the last event" if ends else "the run is open; only an anchor could show a cut tail"
+    checks.add("a run that ended has its terminal record, last", faults, seen)
+
+
+def _attempts(checks: Checks, history: History) -> None:
+    faults, count = [], 0
+    for stage, attempts in sorted(history.state.attempts.items()):
+        count += len(attempts)
+        numbers = [a.number for a in attempts]
+        if numbers != list(range(1, len(numbers) + 1)):
+            faults.append(f"attempts of {stage} are numbered {', '.join(map(str, numbers))}")
+        reserved = {p.attempt for _, p in history.of(AttemptReserved) if p.stage == stage}
+        faults += [
+            f"{stage} {n} was published or ended without having been reserved" for n in numbers if n not in reserved
+        ]
+        for attempt in attempts:
+            last = attempt is attempts[-1] and not history.state.terminal
+            if attempt.state == "reserved" and not last:
+                faults.append(f"{stage} {attempt.number} was reserved and has no end")
+            if attempt.state == "published" and attempt.verdicts is None and not last:
+                faults.append(f"{stage} {attempt.number} was published without verdicts")
+    checks.add("every attempt that began has an end, and every published one its verdicts", faults, f"{count} attempts")
+
+
+def _folders(checks: Checks, history: History) -> None:
+    faults, seen = [], []
+    published = history.published()
+    for stage, number in sorted(published):
+        if not attempt_folder(history.run_dir, stage, number).is_dir():
+            faults.append(f"{stage} {number} was published, its folder is missing")
+    open_attempts = {
+        (a.stage, a.number) for all_ in history.state.attempts.values() for a in all_ if a.state == "reserved"
+    }
+    for stage in GATES[:-1]:
+        for folder in _subfolders(attempt_folder(history.run_dir, stage, 1).parent):
+            name = folder.relative_to(history.run_dir).as_posix()
+            at = int(folder.name) if folder.name.isdecimal() else None
+            if at is None:
+                seen.append(f"{name} is partial, never used")
+            elif (stage, at) not in published and (stage, at) not in open_attempts:
+                faults.append(f"{name} is there, no event speaks of it")
+    checks.add(
+        "folders of attempts and events name each other", faults, "; ".join(seen) or f"{len(published)} published"
+    )
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.iterdir() if p.is_dir()) if folder.is_dir() else []
+
+
+def _gates(checks: Checks, history: History) -> None:
+    faults: list[str] = []
+    rounds: dict[str, list[int]] = {}
+    decided = {(p.decision.gate, p.decision.round) for _, p in history.of(DecisionRecorded)}
+    opened = [(p.gate, p.round) for _, p in history.of(GateOpened)]
+    for key in opened:
+        rounds.setdefault(key[0], []).append(key[1])
+        if key not in decided and key != opened[-1]:
+            faults.append(f"gate {key[0]} round {key[1]} has no decision, and the run went on")
+    for gate, numbers in sorted(rounds.items()):
+        if numbers != list(range(1, len(numbers) + 1)):
+            faults.append(f"rounds of gate {gate} are {', '.join(map(str, numbers))}")
+    pending = (history.state.goal.gate, history.state.goal.round)
+    for gate in GATES:
+        for folder in _subfolders(gate_folder(history.run_dir, gate, 1).parent):
+            key = (gate, int(folder.name) if folder.name.isdecimal() else 0)
+            if key not in opened and (key != pending or history.state.terminal):
+                faults.append(f"{folder.relative_to(history.run_dir).as_posix()} is there, the gate was never opened")
+    checks.add("every gate that opened was decided, except the one that waits", faults, f"{len(opened)} gates")
+
+
+def _goal(checks: Checks, history: History) -> None:
+    state = history.state
+    missing = []
+    if state.state == "finished":
+        missing = [f"{s} has no published attempt that counts" for s in state.stages if not state.inputs([s])]
+        missing += [] if state.release else ["the release was never published"]
+    checks.add("a finished run went through every stage", missing, f"{len(state.stages)} stages, run {state.state}")
+
+
+def _anchor(checks: Checks, history: History, anchor: Anchor | None) -> None:
+    if anchor is None:
+        checks.add("the head equals the anchor", [], "not verified: no anchor was given")
+        return
+    faults = []
+    if anchor.run != history.run:
+        faults.append(f"the anchor is of run {anchor.run}")
+    elif anchor.sequence > len(history.rows):
+        faults.append(f"the anchor knows {anchor.sequence} events, only {len(history.rows)} are there")
+    elif anchor.sequence < 1 or history.rows[anchor.sequence - 1].hash != anchor.head:
+        faults.append(f"event {anchor.sequence} is not the one that was anchored")
+    later = len(history.rows) - anchor.sequence
+    checks.add(
+        "the head equals the anchor",
+        faults,
+        f"event {anchor.sequence}, anchored at {anchor.at:%Y-%m-%d %H:%M} UTC"
+        + (f"; {later} events since" if later else ""),
+    )

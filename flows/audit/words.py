@@ -1,0 +1,72 @@
+"""The words of `audit show`, in English and Chinese."""
+
+from __future__ import annotations
+
+from specs.base import Language
+
+_WORDS: dict[str, tuple[str, str]] = {
+    "title": ("Run {run} of project {project}: {state}", "项目 {project} 的运行 {run}:{state}"),
+    "begun": ("begun {at}, code {code}", "开始于 {at},代码版本 {code}"),
+    "solo": ("Solo policy: every decision is self-approved.", "单人策略:所有决定均为自我批准。"),
+    "differences": ("What differed", "与预期不同之处"),
+    "no_differences": (
+        "nothing: every criterion passed and nothing was done another way",
+        "无:所有标准均通过,没有任何改动",
+    ),
+    "failed": (
+        "{stage} {attempt}: {metric} is {value}, should be {op} {bound} ({kind})",
+        "{stage} 第 {attempt} 次:{metric} 为 {value},应 {op} {bound}({kind})",
+    ),
+    "blocking": ("blocking", "阻断"),
+    "warning": ("warning", "警告"),
+    "crashed": ("{stage} {attempt} failed: {message}", "{stage} 第 {attempt} 次失败:{message}"),
+    "abandoned": ("{stage} {attempt}: {message}", "{stage} 第 {attempt} 次:{message}"),
+    "fallback": ("{stage}: {what}: {why}; instead {instead}", "{stage}:{what}:{why};改为 {instead}"),
+    "edit": ("{actor} set {path} = {value} at gate {gate}", "{actor} 在关口 {gate} 将 {path} 设为 {value}"),
+    "override": (
+        "{actor} overrode a failed blocking criterion at gate {gate}: {comment}",
+        "{actor} 在关口 {gate} 越过了未通过的阻断标准:{comment}",
+    ),
+    "rework": ("{actor} asked for rework at gate {gate}: {comment}", "{actor} 在关口 {gate} 要求返工:{comment}"),
+    "takeover": ("a process that was gone was taken over: {owner}", "接管了已不存在的进程:{owner}"),
+    "stopped_at": ("stopped at {stage}: {reason}", "在 {stage} 停止:{reason}"),
+    "gate": ("gate {gate}, round {round}, opened {at}", "关口 {gate},第 {round} 轮,打开于 {at}"),
+    "approve": ("approved", "批准"),
+    "rework_choice": ("sent back", "返工"),
+    "reject": ("rejected", "拒绝"),
+    "decision": ("{choice} by {actor} at {at} ({how})", "{actor} 于 {at} {choice}({how})"),
+    "waits": ("waits for a decision", "等待决定"),
+    "ssh_signature": ("signed with an SSH key", "SSH 密钥签名"),
+    "token": ("by personal token", "个人令牌"),
+    "terminal": ("confirmed at a terminal", "终端确认"),
+    "unauthenticated": ("unauthenticated: the name is a claim", "未认证:姓名仅为声明"),
+    "self_approved": ("self-approved", "自我批准"),
+    "attempt": ("attempt {attempt}: {state}", "第 {attempt} 次尝试:{state}"),
+    "no_evidence": ("its evidence cannot be read", "无法读取其证据"),
+    "header": ("metric|expected|actual|criterion", "指标|预期|实际|标准"),
+    "passed": ("passed", "通过"),
+    "not_passed": ("FAILED", "未通过"),
+    "released": ("release published in {folder}", "已发布到 {folder}"),
+    "reserved": ("running", "进行中"),
+    "published": ("published", "已发布"),
+    "failed_state": ("failed", "失败"),
+    "abandoned_state": ("abandoned", "已放弃"),
+    "superseded": ("superseded", "已被取代"),
+    "running": ("running", "运行中"),
+    "stopped": ("stopped", "已停止"),
+    "waiting": ("waiting", "等待决定"),
+    "decided": ("decided", "已决定"),
+    "rejected": ("rejected", "已拒绝"),
+    "finished": ("finished", "已完成"),
+}
+
+
+def word(language: Language, key: str, **values: object) -> str:
+    """A text in a language, with values in it."""
+    text = _WORDS[key][1 if language == "zh" else 0]
+    return text.format(**values) if values else text
+
+
+def state_word(language: Language, state: str) -> str:
+    """The word for the state of a run or of an attempt."""
+    return word(language, {"failed": "failed_state", "abandoned": "abandoned_state"}.get(state, state))

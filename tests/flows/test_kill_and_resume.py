@@ -1,0 +1,134 @@
+"""Whatever ends the process, the run goes on where it was and comes to the same adapter, bit for bit."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support.cli import advance, gatewright
+
+
+def adapter_sha256(project: Path) -> str:
+    path = project / "runs/first/04-train/001/artifacts/adapter/adapter_model.safetensors"
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def start(project: Path, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "flows.cli", *words],
+        cwd=project,
+        env=dict(os.environ),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def wait_for_checkpoint(project: Path, process: subprocess.Popen[str], step: int) -> None:
+    """Until the training has published a checkpoint at or after `step`."""
+    folder = project / "runs/first/checkpoints/train-001"
+    deadline = time.monotonic() + 300
+    while time.monotonic() < deadline:
+        steps = [int(p.name) for p in folder.rglob("*") if p.is_dir() and p.name.isdigit()]
+        if any(s >= step for s in steps):
+            return
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    raise AssertionError("the training wrote no checkpoint")
+
+
+def kill_family(process: subprocess.Popen[str]) -> None:
+    """SIGKILL of the process and everything it started, as a power loss would."""
+    for member in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
+        member.send_signal(signal.SIGKILL)
+    process.communicate()
+
+
+def test_kill_9_in_the_middle_of_train_gives_the_same_adapter_bit_for_bit(before_train, finished, copy_of) -> None:
+    project = copy_of(before_train)
+    assert gatewright("approve", "--as", "me", cwd=project).code == 0
+    process = start(project, "resume")
+    wait_for_checkpoint(project, process, 10)
+    kill_family(process)
+    assert not (project / "runs/first/04-train/001").exists()
+    answer = gatewright("resume", "--json", cwd=project)
+    assert answer.code == 3, answer.err
+    assert adapter_sha256(project) == adapter_sha256(finished)
+    kinds = [e["kind"] for e in gatewright("audit", "list", "--json", cwd=project).json["events"]]
+    assert "attempt.abandoned" in kinds
+    assert gatewright("audit", "verify", "--json", cwd=project).code == 0 or "running" in answer.out
+
+
+def test_the_parent_alone_killed_leaves_no_second_writer(before_train, finished, copy_of) -> None:
+    project = copy_of(before_train)
+    assert gatewright("approve", "--as", "me", cwd=project).code == 0
+    process = start(project, "resume")
+    wait_for_checkpoint(project, process, 10)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    answer = gatewright("resume", "--json", cwd=project)
+    assert answer.code == 3, answer.err
+    assert adapter_sha256(project) == adapter_sha256(finished)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_stop_saves_exits_130_and_goes_on_to_the_same_adapter(before_train, finished, copy_of, number) -> None:
+    project = copy_of(before_train)
+    assert gatewright("approve", "--as", "me", cwd=project).code == 0
+    process = start(project, "resume")
+    wait_for_checkpoint(project, process, 10)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert "resume" in out + err
+    assert gatewright("status", "--json", cwd=project).json["state"] == "stopped"
+    answer = gatewright("resume", "--json", cwd=project)
+    assert answer.code == 3, answer.err
+    assert adapter_sha256(project) == adapter_sha256(finished)
+
+
+def test_deleting_prefects_database_in_the_middle_changes_nothing(before_train, finished, copy_of) -> None:
+    from flows import server
+
+    project = copy_of(before_train)
+    assert gatewright("approve", "--as", "me", cwd=project).code == 0
+    server.down()
+    for file in server.prefect_home().glob("prefect.db*"):
+        file.unlink()
+    ended = advance(project)
+    assert ended.code == 0, ended.err
+    assert adapter_sha256(project) == adapter_sha256(finished)
+    flow_runs = [
+        e["payload"]["flow_run"]
+        for e in gatewright("audit", "list", "--json", cwd=project).json["events"]
+        if e["kind"] == "prefect.attached"
+    ]
+    assert len(set(flow_runs)) > 1
+    assert gatewright("audit", "verify", cwd=project).code == 0
+
+
+def test_a_second_process_is_refused_with_the_holder(before_train, copy_of) -> None:
+    project = copy_of(before_train)
+    assert gatewright("approve", "--as", "me", cwd=project).code == 0
+    process = start(project, "resume")
+    try:
+        wait_for_checkpoint(project, process, 10)
+        second = gatewright("resume", "--json", cwd=project)
+        assert second.code == 6
+        assert str(process.pid) in second.json["error"]["message"]
+        stopped = gatewright("stop", "--json", cwd=project)
+        assert stopped.code == 0
+        assert process.wait(timeout=120) == 130
+    finally:
+        if process.poll() is None:
+            kill_family(process)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import Annotated
 
 import typer
@@ -42,8 +43,6 @@ def main() -> None:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:  # a terminal that cannot show a character shows a mark instead of a traceback
             reconfigure(errors="replace")
-    from flows.cli import auditing, deciding, looking, planning, running
-
-    for module in (planning, running, looking, deciding, auditing):
-        assert module.__name__
-    app()
+    for group in ("planning", "running", "looking", "deciding", "auditing"):
+        import_module(f"flows.cli.{group}")  # each registers its commands, in the order of the help
+    app(prog_name="gatewright")

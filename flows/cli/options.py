@@ -11,7 +11,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdou
 RunArgument = Annotated[
     Optional[str],  # noqa: UP045  typer reads this at run time
     typer.Argument(
-        metavar="[RUN]", help="A run's id, or its project's folder. Default: the open run of the project here."
+        metavar="RUN", help="A run's id, or its project's folder. Default: the open run of the project here."
     ),
 ]
 ProjectOption = Annotated[

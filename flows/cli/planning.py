@@ -97,15 +97,14 @@ def schema(as_json: AsJson = True) -> int:
 def decompose(
     project: ProjectArgument,
     goal: Annotated[
-        str | None, typer.Argument(metavar="[GOAL]", help="One line: what the model should be able to do.")
+        str | None, typer.Argument(metavar="GOAL", help="One line: what the model should be able to do.")
     ] = None,
     as_json: AsJson = False,
 ) -> int:
     """Draft the task sheet: per stage its inputs, expected outputs in numbers, criteria, budget and signers."""
-    from tasks.data.probe import probe_sources
-
     from agents.task_sheet import draft_sheet
     from specs.loading import load_project
+    from tasks.data.probe import probe_sources
 
     loaded = load_project(project)
     sources, problems = probe_sources(loaded.folder, loaded.spec)

@@ -1,0 +1,178 @@
+"""Rules that find phenomenon, steps and repair in colloquial maintenance text, in English and Chinese. Pure.
+
+Words are moved, never made up or dropped: apart from list markers and connectives ("then", 再), every character of
+the text is in one of the parts.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_MARKER = re.compile(
+    r"(?:(?<=^)|(?<=[\s;；。.,，:：]))"
+    r"(?:[（(]?(\d{1,2})(?:[)）、]|[.．](?!\d))|([①-⑳])|(?:step|步骤)\s*(\d{1,2})\s*[:：.]?|第([一二三四五六七八九十])步[:：，,]?)\s*",
+    re.IGNORECASE | re.MULTILINE,
+)
+_CHINESE_DIGITS = "一二三四五六七八九十"
+_SENTENCE_END = re.compile(r"(?<=[。！？；;\n])\s*|(?<=[.!?])\s+(?=[A-Z\"(])")
+_CONNECTIVE_ZH = re.compile(r"[，,、；;。]?\s*(?:然后|接着|随后|之后|最后|再)(?=[^次度见])[，,]?\s*")
+_CONNECTIVE_EN = re.compile(
+    r"(?:[,;.]\s*|\s+)(?:and\s+)?(?:then|after that|afterwards|next|finally)\b,?\s+", re.IGNORECASE
+)
+_FIRST_ZH = re.compile(r"^\s*(?:首先|先)")
+_FIRST_EN = re.compile(r"^\s*first(?:ly)?,?\s+", re.IGNORECASE)
+
+_CHECK = re.compile(
+    r"\b(?:check|inspect|measur|test|found|find|look|verif|open|trac|examin|confirm|suspect|diagnos)\w*\b"
+    r"|检查|检测|测量|测得|测试|发现|查出|查看|查|确认|排查|观察|怀疑|拆开|打开",
+    re.IGNORECASE,
+)
+_REPAIR = re.compile(
+    r"\b(?:replac(?:ed?|ing)|repair(?:ed)?|clean(?:ed|ing)?|adjust(?:ed)?|(?:re)?tighten(?:ed)?|reset|swapp?(?:ed)?|"
+    r"changed|exchanged|lubricated?|greased|welded|fix(?:ed)?|renew(?:ed)?|flush(?:ed)?|refill(?:ed)?|topped|"
+    r"re?align(?:ed)?|aligned|reseat(?:ed)?|solder(?:ed)?|re-?wired?|rebuilt|install(?:ed)?|fitted|restarted|"
+    r"reload(?:ed)?|bled|(?:re)?calibrated?|drained|removed|patched|insulated|updated|put in)\b"
+    r"|更换|换了|换新|换上|换成|换下|修复|修理|修好|清洁|清理|清洗|清除|调整|调节|紧固|拧紧|重启|复位|润滑|加油|加注|补油|焊接|重新|"
+    r"安装|校准|校正|研磨|疏通|排气",
+    re.IGNORECASE,
+)
+_CLAUSE = re.compile(
+    r"(?<=[,，;；。！？\n])\s*|(?<=[.!?])\s+|\s+(?=(?:and|then)\s+(?:replac|clean|adjust|fix|swap|chang))"
+)
+_LABELS: dict[str, re.Pattern[str]] = {
+    "phenomenon": re.compile(
+        r"(?:^|(?<=[\s.;。；*]))(?:\*\*)?(?:problem|symptom|phenomenon|complaint|fault|故障现象|现象|问题|症状|故障)(?:\*\*)?\s*[:：](?:\*\*)?\s*",
+        re.IGNORECASE,
+    ),
+    "steps": re.compile(
+        r"(?:^|(?<=[\s.;。；*]))(?:\*\*)?(?:checks?|checked|diagnosis|steps|cause|检查|排查|步骤|诊断|检查步骤|原因|处理步骤)(?:\*\*)?\s*[:：](?:\*\*)?\s*",
+        re.IGNORECASE,
+    ),
+    "repair": re.compile(
+        r"(?:^|(?<=[\s.;。；*]))(?:\*\*)?(?:repair|fix|remedy|action|solution|done|维修|处理|修理|措施|解决|解决办法|处理方法)(?:\*\*)?\s*[:：](?:\*\*)?\s*",
+        re.IGNORECASE,
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a text says: what was seen, what was checked in which order, what was done."""
+
+    phenomenon: str = ""
+    steps: tuple[str, ...] = ()
+    repair: str = ""
+
+
+def split_steps(text: str) -> tuple[str, ...]:
+    """The steps of a text: a numbered list, a chain of connectives, else its sentences."""
+    text = text.strip()
+    numbered = _numbered(text)
+    if numbered:
+        return numbered
+    chained = [part for piece in _CONNECTIVE_EN.split(text) for part in _CONNECTIVE_ZH.split(piece)]
+    chained = [_trim(_FIRST_EN.sub("", _FIRST_ZH.sub("", part))) for part in chained]
+    chained = [part for part in chained if part]
+    if len(chained) > 1:
+        return tuple(chained)
+    return tuple(_trim(part) for part in _SENTENCE_END.split(_strip_bullets(text)) if _trim(part))
+
+
+def _numbered(text: str) -> tuple[str, ...]:
+    """Items of a list numbered 1, 2, 3...; empty when the numbers do not run from 1 without a hole."""
+    markers: list[re.Match[str]] = []
+    for match in _MARKER.finditer(text):
+        if _number(match) == len(markers) + 1:
+            markers.append(match)
+    if len(markers) < 2:
+        return ()
+    before = _trim(text[: markers[0].start()])
+    ends = [m.start() for m in markers[1:]] + [len(text)]
+    items = [_trim(text[m.end() : end]) for m, end in zip(markers, ends, strict=True)]
+    return tuple(item for item in ([before] if before else []) + items if item)
+
+
+def _number(match: re.Match[str]) -> int:
+    arabic, circled, word, chinese = match.groups()
+    if circled:
+        return ord(circled) - ord("①") + 1
+    if chinese:
+        return _CHINESE_DIGITS.index(chinese) + 1
+    return int(arabic or word)
+
+
+def _strip_bullets(text: str) -> str:
+    return re.sub(r"(?m)^\s*[-*•·]\s+", "", text)
+
+
+def _trim(text: str) -> str:
+    return " ".join(text.split()).strip(" ,，;；、")
+
+
+def structure(text: str) -> Parts:
+    """Phenomenon, steps and repair of a free text: by labels where it has them, else by its verbs in order.
+
+    Without a clause that repairs, everything is phenomenon: the caller decides what to do with such a text.
+    """
+    labelled = _labelled(text)
+    if labelled:
+        return labelled
+    clauses = [c for c in _CLAUSE.split(text.strip()) if c and c.strip()]
+    repair_at = next((i for i, c in enumerate(clauses) if _repairs(c)), None)
+    if repair_at is None:
+        return Parts(phenomenon=_joined(clauses))
+    check_at = next((i for i, c in enumerate(clauses[:repair_at]) if i > 0 and _CHECK.search(c)), repair_at)
+    return Parts(
+        phenomenon=_joined(clauses[:check_at]),
+        steps=split_steps(_joined(clauses[check_at:repair_at])) if check_at < repair_at else (),
+        repair=_joined(clauses[repair_at:]),
+    )
+
+
+def divide_action(text: str) -> Parts:
+    """Steps and repair of a text that tells what was done: the checks before the first repairing clause are steps."""
+    clauses = [c for c in _CLAUSE.split(text.strip()) if c and c.strip()]
+    repair_at = next((i for i, c in enumerate(clauses) if _repairs(c)), 0)
+    if repair_at == 0 or not any(_CHECK.search(c) for c in clauses[:repair_at]):
+        return Parts(repair=text.strip())
+    return Parts(steps=split_steps(_joined(clauses[:repair_at])), repair=_joined(clauses[repair_at:]))
+
+
+def _repairs(clause: str) -> bool:
+    match = _REPAIR.search(clause)
+    if not match:
+        return False
+    checked = _CHECK.search(clause)
+    return checked is None or match.start() < checked.start() or len(clause) > checked.end() + 12
+
+
+def _labelled(text: str) -> Parts | None:
+    found = [(m, name) for name, pattern in _LABELS.items() for m in pattern.finditer(text)]
+    found.sort(key=lambda item: (item[0].start(), item[0].end()))
+    names = {name for _, name in found}
+    if not {"phenomenon", "repair"} <= names:
+        return None
+    parts: dict[str, list[str]] = {"phenomenon": [], "steps": [], "repair": []}
+    before = text[: found[0][0].start()].strip()
+    if before:
+        parts["phenomenon"].append(before)
+    for index, (match, name) in enumerate(found):
+        end = found[index + 1][0].start() if index + 1 < len(found) else len(text)
+        parts[name].append(text[match.end() : end].strip())
+    return Parts(
+        phenomenon=_joined(parts["phenomenon"]),
+        steps=split_steps("\n".join(parts["steps"])) if parts["steps"] else (),
+        repair=_joined(parts["repair"]),
+    )
+
+
+def _joined(clauses: list[str]) -> str:
+    """Clauses put together again: no space after Chinese punctuation."""
+    text = ""
+    for clause in (c.strip() for c in clauses):
+        if not clause:
+            continue
+        glue = "" if not text or text[-1] in "，；。！？、：" else " "
+        text += glue + clause
+    return _trim(text)

@@ -1,0 +1,225 @@
+"""Manuals, notes and instruction data: every paragraph or record becomes a draft or gets its fate."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from specs.errors import SourceError
+from specs.project import Instructions, Manuals, Notes
+from tasks.data.colloquial import structure
+from tasks.data.documents import Block, Document, read_document
+from tasks.data.encoding import decode, visible
+from tasks.data.files import read_bytes
+from tasks.data.paragraphs import cut
+from tasks.data.records import Draft, Intake, SourceFile, Unit
+from tasks.data.tables import normal
+from tasks.data.tabular import CodeTable
+
+Count = Callable[[str], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Device models and fault codes that other sources name, to recognise them in running text."""
+
+    device_models: Sequence[str]
+    codes: CodeTable
+
+    def device_model(self, text: str) -> str:
+        """The only device model that the text names, else an empty string."""
+        folded = normal(text)
+        found = [m for m in self.device_models if re.search(rf"(?<!\w){re.escape(normal(m))}(?![a-z0-9])", folded)]
+        return found[0] if len(found) == 1 else ""
+
+    def code(self, text: str) -> str:
+        """The only fault code that the text names, else an empty string."""
+        folded = normal(text)
+        found = [
+            c for c in self.codes.codes() if re.search(rf"(?<![a-z0-9]){re.escape(normal(c))}(?![a-z0-9])", folded)
+        ]
+        return found[0] if len(found) == 1 else ""
+
+
+def read_manual(file: SourceFile, source: Manuals, intake: Intake, target: int, count: Count) -> None:
+    """Paragraphs of a manual as plain text; pages without text and running headers get their fate."""
+    document = read_document(file, source.encoding)
+    _count_characters(file, document, intake)
+    body: list[Block] = []
+    number = 0
+    rest: list[tuple[Block, str]] = []
+    for block in document.blocks:
+        if block.kind in ("furniture", "no_text"):
+            rest.append((block, "page_furniture" if block.kind == "furniture" else "page_without_text"))
+        else:
+            body.append(block)
+    for paragraph in cut(body, target, count):
+        number += 1
+        unit = Unit(file.name, _location(paragraph.page, number), paragraph.text)
+        intake.paragraphs.append(unit)
+        text = paragraph.sample_text().replace("\t", " | ")
+        if visible(text) < 4:
+            intake.drop(unit, "quarantined", "too_short")
+        elif "\ufffd" in text:
+            intake.drop(unit, "quarantined", "damaged_text")
+        else:
+            intake.drafts.append(Draft(unit, "manual", source.device_model or "", plain=text))
+    for block, reason in rest:
+        number += 1
+        unit = Unit(file.name, _location(block.page, number), block.text)
+        intake.paragraphs.append(unit)
+        intake.drop(unit, "quarantined" if block.kind == "no_text" else "out_of_scope", reason)
+    if number == 0:
+        raise SourceError(f"{file.name} holds no text", "provide the document with a text layer (OCR), or leave it out")
+
+
+def _location(page: int, number: int) -> str:
+    return f"page {page}#{number}" if page else f"#{number}"
+
+
+def _count_characters(file: SourceFile, document: Document, intake: Intake) -> None:
+    intake.decoding.append(
+        {
+            "source": file.name,
+            "sheet": "",
+            "encoding": document.encoding,
+            "found_by": document.found_by,
+            "characters_in": document.characters_in,
+            "characters_out": document.characters_out,
+            "replacement_characters": document.replaced,
+        }
+    )
+
+
+def read_notes(file: SourceFile, source: Notes, intake: Intake, known: Known) -> None:
+    """Notes: a section under a heading, else a block, is one note. Phenomenon and repair where rules find both."""
+    document = read_document(file, source.encoding)
+    _count_characters(file, document, intake)
+    found = False
+    for number, (heading, body) in enumerate(_notes(document.blocks), start=1):
+        found = True
+        original = "\n".join(part for part in (heading, body) if part)
+        unit = Unit(file.name, f"#{number}", original)
+        intake.paragraphs.append(unit)
+        if not body:
+            intake.drop(unit, "out_of_scope", "heading_only")
+        elif "\ufffd" in original:
+            intake.drop(unit, "quarantined", "damaged_text")
+        elif visible(body) < 8:
+            intake.drop(unit, "quarantined", "too_short")
+        else:
+            intake.drafts.append(_note_draft(unit, heading, body, source, known, intake))
+    if not found:
+        raise SourceError(f"{file.name} holds no text", "provide the notes again, or leave the file out")
+
+
+def _note_draft(unit: Unit, heading: str, body: str, source: Notes, known: Known, intake: Intake) -> Draft:
+    device_model = known.device_model(unit.original) or source.device_model or ""
+    code = known.code(unit.original)
+    entry = known.codes.find(code, device_model)
+    parts = structure(re.sub(r"(?m)^[-*]\s+", "", body))
+    draft = Draft(unit, "note", device_model, fault_type=code, meaning=entry.meaning if entry else "")
+    if parts.phenomenon and parts.repair and _enough(parts.phenomenon) and _enough(parts.repair):
+        title = re.sub(r"^#+\s*", "", heading)
+        phenomenon = f"{title}: {parts.phenomenon}" if title else parts.phenomenon
+        return replace(draft, phenomenon=phenomenon, steps=parts.steps, repair=parts.repair)
+    intake.counts["plain_notes"] += 1
+    return replace(draft, plain=unit.original)
+
+
+def _enough(text: str) -> bool:
+    return sum(c.isalpha() for c in text) >= 3 or sum("\u4e00" <= c <= "\u9fff" for c in text) >= 2
+
+
+def _notes(blocks: Sequence[Block]) -> Iterator[tuple[str, str]]:
+    """(heading, body) of each note: sections where headings have bodies, else list items and blocks alone."""
+    sections = sum(1 for a, b in itertools.pairwise(blocks) if a.kind == "heading" != b.kind)
+    by_section = sections >= 2
+    heading, body = "", ""
+    for block in blocks:
+        if block.kind == "heading":
+            if heading or body:
+                yield heading, body
+            heading, body = block.text, ""
+        elif by_section:
+            body = f"{body}\n{block.text}" if body else block.text
+        else:
+            if heading:
+                yield heading, ""
+                heading = ""
+            for item in block.text.split("\n") if block.kind == "list" else [block.text]:
+                yield "", item
+    if heading or body:
+        yield heading, body
+
+
+def read_instructions(file: SourceFile, source: Instructions, intake: Intake) -> None:
+    """Records of instruction data in one turn: `messages`, Alpaca (instruction, input, output) or ShareGPT."""
+    decoded = decode(read_bytes(file), file.name, source.encoding)
+    count = visible(decoded.text)
+    intake.decoding.append(
+        {
+            "source": file.name,
+            "sheet": "",
+            "encoding": decoded.encoding,
+            "found_by": decoded.found_by,
+            "characters_in": count,
+            "characters_out": count,
+            "replacement_characters": decoded.text.count("\ufffd"),
+        }
+    )
+    for number, (raw, record) in enumerate(instruction_records(decoded.text, file.name), start=1):
+        unit = Unit(file.name, f"#{number}", raw)
+        try:
+            prompt, answer = _one_turn(record)
+        except ValueError as error:
+            intake.drop(unit, "quarantined", str(error))
+            continue
+        intake.drafts.append(Draft(unit, "instruction", prompt=prompt, plain=answer))
+
+
+def instruction_records(text: str, name: str) -> list[tuple[str, Any]]:
+    if name.lower().endswith(".json"):
+        try:
+            whole = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise SourceError(f"{name} is not JSON: {error}", "give a list of records, or JSONL") from error
+        if not isinstance(whole, list) or not whole:
+            raise SourceError(f"{name} is not a list of records", "give a list of records, or JSONL")
+        return [(json.dumps(record, ensure_ascii=False, sort_keys=True), record) for record in whole]
+    lines = [line for line in text.split("\n") if line.strip()]
+    if not lines:
+        raise SourceError(f"{name} holds no record", "give one JSON object per line")
+    records: list[tuple[str, Any]] = []
+    for line in lines:
+        try:
+            records.append((line, json.loads(line)))
+        except json.JSONDecodeError:
+            records.append((line, None))
+    return records
+
+
+def _one_turn(record: Any) -> tuple[str, str]:
+    """Prompt and answer of a record; raises `ValueError` with the reason for quarantine."""
+    if not isinstance(record, Mapping):
+        raise ValueError("not_a_json_object")
+    turns = record.get("messages") or record.get("conversations")
+    if turns is None:
+        asked = "\n".join(str(record[key]) for key in ("instruction", "input") if record.get(key))
+        prompt, answer = asked, str(record.get("output") or "")
+    else:
+        if not isinstance(turns, list) or not all(isinstance(turn, Mapping) for turn in turns):
+            raise ValueError("unknown_format")
+        said = [(str(t.get("role") or t.get("from")), str(t.get("content") or t.get("value") or "")) for t in turns]
+        system = [text for role, text in said if role == "system"]
+        rest = [(role, text) for role, text in said if role != "system"]
+        if [role for role, _ in rest] not in (["user", "assistant"], ["human", "gpt"]):
+            raise ValueError("not_one_question_and_one_answer")
+        prompt, answer = "\n".join([*system, rest[0][1]]), rest[1][1]
+    if not prompt.strip() or not answer.strip():
+        raise ValueError("no_question_or_no_answer")
+    return prompt.strip(), answer.strip()

@@ -1,0 +1,142 @@
+"""Manuals into paragraphs of similar length, cut at sentence ends; headings kept, lists and rows unbroken. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tasks.data.documents import Block
+
+_SENTENCE = re.compile(r"(?<=[。！？；])(?=\S)|(?<=[.!?])\s+(?=[A-Z0-9\"“(\u4e00-\u9fff])")
+_ABBREVIATION = re.compile(
+    r"(?:\b(?:e\.g|i\.e|approx|no|fig|max|min|vs|etc|cf|ca|dia|resp|mr|ms|dr)|\b[A-Z])\.$", re.IGNORECASE
+)
+HEADING_BONUS = 0.15
+"""Share of the squared target by which a cut in front of a heading is cheaper than one inside a section."""
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """A piece that is never cut: a sentence, a list or list item, a table row. `heading` is the path above it."""
+
+    text: str
+    tokens: int
+    heading: tuple[str, ...]
+    page: int
+    starts_section: bool
+    glue: str
+    header: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """A run of atoms. `context` (headings, table header) stands above it in the sample and is not part of the unit."""
+
+    text: str
+    context: str
+    page: int
+
+    def sample_text(self) -> str:
+        """What is trained on."""
+        return f"{self.context}\n{self.text}" if self.context else self.text
+
+
+def cut(blocks: Sequence[Block], target: int, count: Callable[[str], int]) -> list[Paragraph]:
+    """Paragraphs near `target` tokens from the blocks of one document (furniture and empty pages left out).
+
+    Minimises the sum of (tokens - target)^2 over all ways to cut between atoms, by dynamic programming.
+    """
+    atoms = list(_atoms(blocks, target, count))
+    if not atoms:
+        return []
+    return [_paragraph(atoms[start:end]) for start, end in _cuts(atoms, target, count)]
+
+
+def _atoms(blocks: Sequence[Block], target: int, count: Callable[[str], int]) -> Iterator[Atom]:
+    path: list[tuple[int, str]] = []
+    pending: list[str] = []
+    above: tuple[str, ...] = ()
+    for block in blocks:
+        if block.kind == "heading":
+            if not pending:
+                above = tuple(title for level, title in path if level < block.level)
+            path = [(level, title) for level, title in path if level < block.level]
+            path.append((block.level, _title(block.text)))
+            pending.append(block.text)
+            continue
+        here = tuple(title for _, title in path)
+        for number, (piece, glue, header) in enumerate(_pieces(block, target, count)):
+            starts = bool(pending) and number == 0
+            text = "\n".join([*pending, piece]) if starts else piece
+            yield Atom(text, count(text), above if starts else here, block.page, starts, glue, header)
+            pending = []
+    if pending:
+        text = "\n".join(pending)
+        yield Atom(text, count(text), above, blocks[-1].page, True, "\n")
+
+
+def _title(text: str) -> str:
+    return re.sub(r"^#+\s*", "", text)
+
+
+def _pieces(block: Block, target: int, count: Callable[[str], int]) -> Iterator[tuple[str, str, str]]:
+    """(text, what joins it to the piece before it, table header above it) of a block."""
+    if block.kind == "text":
+        for number, sentence in enumerate(sentences(block.text)):
+            glue = "\n" if number == 0 else "" if sentence[0] > "\u2fff" else " "
+            yield sentence, glue, ""
+        return
+    lines = block.text.split("\n")
+    if count(block.text) <= 1.25 * target:
+        yield block.text, "\n", ""
+        return
+    header = lines[0] if block.kind == "table" else ""
+    for number, line in enumerate(lines):
+        yield line, "\n", header if number else ""
+
+
+def sentences(text: str) -> list[str]:
+    """Sentences of Chinese and English text; no cut after an abbreviation or inside a number."""
+    whole: list[str] = []
+    for part in _SENTENCE.split(text):
+        part = part.strip()
+        if whole and part and _ABBREVIATION.search(whole[-1]):
+            whole[-1] += " " + part
+        elif part:
+            whole.append(part)
+    return whole
+
+
+def _cuts(atoms: Sequence[Atom], target: int, count: Callable[[str], int]) -> list[tuple[int, int]]:
+    overhead = [count(_context(atom)) for atom in atoms]
+    best = [0.0] + [float("inf")] * len(atoms)
+    back = [0] * (len(atoms) + 1)
+    for end in range(1, len(atoms) + 1):
+        size = 0
+        for start in range(end - 1, -1, -1):
+            size += atoms[start].tokens
+            length = size + overhead[start]
+            bonus = HEADING_BONUS * target * target if atoms[start].starts_section else 0.0
+            cost = best[start] + (length - target) ** 2 - bonus
+            if cost < best[end]:
+                best[end], back[end] = cost, start
+            if length > 3 * target:
+                break
+    spans: list[tuple[int, int]] = []
+    end = len(atoms)
+    while end:
+        spans.append((back[end], end))
+        end = back[end]
+    return spans[::-1]
+
+
+def _context(atom: Atom) -> str:
+    return "\n".join(part for part in (" > ".join(atom.heading), atom.header) if part)
+
+
+def _paragraph(atoms: Sequence[Atom]) -> Paragraph:
+    text = atoms[0].text
+    for atom in atoms[1:]:
+        text += ("\n" if atom.starts_section else atom.glue) + atom.text
+    return Paragraph(text, _context(atoms[0]), atoms[0].page)

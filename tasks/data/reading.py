@@ -1,0 +1,72 @@
+"""All sources of a project into one intake: fault codes first, because the other kinds are joined with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from specs.errors import SourceError
+from specs.parameters import DataParameters
+from specs.project import AnySource, FaultCodes, Instructions, Manuals, Notes, Project, SensorLogs, WorkOrders
+from specs.stages import Progress
+from tasks.data.documentary import Count, Known, read_instructions, read_manual, read_notes
+from tasks.data.files import source_files
+from tasks.data.records import Intake, SourceFile
+from tasks.data.sensors import SensorRules, read_sensor_log
+from tasks.data.tabular import CodeTable, read_fault_codes, read_work_orders
+
+ORDER = ("fault_codes", "work_orders", "sensor_logs", "manuals", "notes", "instructions")
+
+
+def claimed_files(project_dir: Path, spec: Project) -> tuple[list[tuple[AnySource, SourceFile]], int]:
+    """(source, file) in reading order, and the number of files passed over as of another type.
+
+    Raises `SourceError` when two sources claim the same file (or the same sheet of a workbook).
+    """
+    pairs: list[tuple[AnySource, SourceFile]] = []
+    claimed: set[tuple[str, str | None]] = set()
+    skipped = 0
+    for source in spec.sources:
+        files, passed_over = source_files(project_dir, source)
+        skipped += len(passed_over)
+        for file in files:
+            sheet = getattr(source, "sheet", None)
+            if {(file.name, sheet), (file.name, None)} & claimed or (
+                sheet is None and any(name == file.name for name, _ in claimed)
+            ):
+                raise SourceError(
+                    f"{file.name} belongs to two sources", "narrow one path in project.yaml, or name a sheet for each"
+                )
+            claimed.add((file.name, sheet))
+            pairs.append((source, file))
+    return sorted(pairs, key=lambda pair: ORDER.index(pair[0].kind)), skipped
+
+
+def read_sources(
+    project_dir: Path, spec: Project, parameters: DataParameters, count: Count, progress: Progress
+) -> Intake:
+    """Read every file of every source. Raises `SourceError` for the first file that cannot be read."""
+    intake, codes = Intake(), CodeTable()
+    pairs, skipped = claimed_files(project_dir, spec)
+    intake.counts["files_passed_over"] += skipped
+    rules = SensorRules(parameters.window_s, parameters.fault_horizon_s, spec.language, spec.time_zone)
+    progress.start("read sources", len(pairs))
+    for source, file in pairs:
+        if isinstance(source, FaultCodes):
+            read_fault_codes(file, source, intake, codes)
+        elif isinstance(source, WorkOrders):
+            read_work_orders(file, source, intake, codes)
+        elif isinstance(source, SensorLogs):
+            read_sensor_log(file, source, intake, codes, rules)
+        elif isinstance(source, Manuals):
+            read_manual(file, source, intake, parameters.paragraph_tokens, count)
+        elif isinstance(source, Notes):
+            read_notes(file, source, intake, _known(intake, codes))
+        elif isinstance(source, Instructions):
+            read_instructions(file, source, intake)
+        progress.advance(note=file.name)
+    return intake
+
+
+def _known(intake: Intake, codes: CodeTable) -> Known:
+    models = {draft.device_model for draft in intake.drafts if draft.kind in ("work_order", "fault_code")}
+    return Known(sorted(models - {""}), codes)

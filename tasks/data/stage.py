@@ -1,0 +1,33 @@
+"""The data stage: raw files to samples, row ledger and everything a person needs to trust them. Needs no torch."""
+
+from __future__ import annotations
+
+from specs.errors import InputError, ModelError
+from specs.files import write_json
+from specs.parameters import DataParameters
+from specs.stages import Progress, StageContext, StageResult
+from tasks.data.artifacts import write_artifacts
+from tasks.data.preparing import prepare
+from tasks.data.reading import read_sources
+from tasks.data.summary import notes, summarise
+from tasks.prompts import PromptTemplate
+
+
+def run(context: StageContext, progress: Progress) -> StageResult:
+    """Read, align, deduplicate, split, measure and write. Raises `SourceError` or `InputError` for what is wrong."""
+    if context.base_model is None:
+        raise ModelError("the data stage needs the base model's tokenizer", "set base_model in project.yaml")
+    parameters = DataParameters.model_validate(context.parameters)
+    template = PromptTemplate.load(context.base_model)
+    intake = read_sources(
+        context.project_dir, context.spec, parameters, lambda text: len(template.encode("", text).input_ids), progress
+    )
+    prepared = prepare(intake, parameters, context.spec.language, template, progress)
+    if not prepared.samples:
+        raise InputError(
+            f"none of {len(prepared.fates)} rows became a sample", "check the column mapping in project.yaml"
+        )
+    progress.start("write artifacts")
+    write_artifacts(context.artifacts, intake, prepared)
+    write_json(context.artifacts / "summary.json", summarise(intake, prepared, template))
+    return StageResult(notes=notes(intake, prepared, context.spec.language))

@@ -1,0 +1,133 @@
+"""What the report says of the data: counts, distributions, lengths, samples as they will be fed, notes in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from specs.base import Language
+from tasks.data.preparing import Prepared, Sample
+from tasks.data.records import Intake
+from tasks.prompts import PromptTemplate
+
+FED_EXAMPLES = 3
+_PERCENTILES = (5, 25, 50, 75, 90, 95, 99)
+
+_NOTES: dict[str, dict[Language, str]] = {
+    "files_passed_over": {"en": "files passed over, of another type: {n}", "zh": "类型不符而跳过的文件：{n}"},
+    "sheets_not_read": {
+        "en": "sheets without the mapped columns, not read: {n}",
+        "zh": "没有映射列而未读取的工作表：{n}",
+    },
+    "steps_from_repair": {
+        "en": "work orders whose steps were found in the repair text: {n}",
+        "zh": "从维修文本中提取出步骤的工单：{n}",
+    },
+    "unexplained_codes": {
+        "en": "work orders with a fault code that no table explains: {n}",
+        "zh": "故障码不在码表中的工单：{n}",
+    },
+    "plain_notes": {
+        "en": "notes kept as plain text, because no phenomenon with a repair was found: {n}",
+        "zh": "未识别出现象与维修、按纯文本保留的笔记：{n}",
+    },
+    "gaps": {
+        "en": "gaps in sensor logs, never spanned by a window: {n}",
+        "zh": "传感器日志中的断点（窗口不跨越）：{n}",
+    },
+    "clock_backwards": {"en": "times at which a sensor clock runs backwards: {n}", "zh": "传感器时钟倒退次数：{n}"},
+    "merged": {"en": "rows merged as duplicates: {n}", "zh": "作为重复合并的行：{n}"},
+    "quarantined": {"en": "rows in quarantine: {n}", "zh": "被隔离的行：{n}"},
+    "out_of_scope": {"en": "rows and windows out of scope: {n}", "zh": "不在范围内的行和窗口：{n}"},
+    "review": {
+        "en": "similar pairs kept apart because a code, model or number differs; please review: {n}",
+        "zh": "因编码、型号或数字不同而保留、请人工复核的相似对：{n}",
+    },
+    "split_texts": {"en": "over-long texts split: {n}", "zh": "被拆分的超长文本：{n}"},
+    "shortened": {"en": "over-long prompts shortened: {n}", "zh": "被缩短的超长提示：{n}"},
+}
+
+
+def summarise(intake: Intake, prepared: Prepared, template: PromptTemplate) -> dict[str, Any]:
+    """`summary.json`."""
+    samples = prepared.samples
+    train = [s for s in samples if s.split == "train"]
+    held_out = [s for s in samples if s.split == "eval"]
+    fates = Counter((f.unit.source, f.fate) for f in prepared.fates)
+    components = Counter(s.component for s in samples)
+    train_types = _distribution([s.measured.draft.fault_type for s in train])
+    return {
+        "schema_version": 1,
+        "sources": {
+            source: {fate: fates[source, fate] for fate in ("kept", "merged", "quarantined", "out_of_scope")}
+            for source in sorted({source for source, _ in fates})
+        },
+        "reasons": _distribution([f"{f.fate}: {f.reason}" for f in prepared.fates if f.reason]),
+        "samples": {"train": len(train), "eval": len(held_out)},
+        "kinds": _distribution([s.measured.draft.kind for s in samples]),
+        "fault_types": {"train": train_types, "eval": _distribution([s.measured.draft.fault_type for s in held_out])},
+        "smallest_fault_type": min(train_types, key=lambda t: (train_types[t], t)) if train_types else "",
+        "device_models": _distribution([s.measured.draft.device_model for s in samples]),
+        "tokens": _lengths([s.measured.n_tokens for s in train]),
+        "eval_tokens": _lengths([s.measured.n_tokens for s in held_out]),
+        "learnt_tokens": sum(s.measured.learnt for s in train),
+        "buckets": {"edges": prepared.edges},
+        "components": {"count": len(components), "largest": max(components.values(), default=0)},
+        "review_pairs": len(prepared.review),
+        "encodings": {f["source"]: f["encoding"] for f in intake.decoding},
+        "fed_examples": [_as_fed(s, template) for s in _examples(samples)],
+    }
+
+
+def notes(intake: Intake, prepared: Prepared, language: Language) -> list[str]:
+    """Everything dropped, merged, defaulted or left out, counted, in words."""
+    counts = Counter({**intake.counts, "review": len(prepared.review)})
+    counts.update(f.fate for f in prepared.fates if f.fate != "kept")
+    counts.update({"split_texts": prepared.split_texts, "shortened": prepared.shortened})
+    return [text[language].format(n=counts[code]) for code, text in _NOTES.items() if counts[code]]
+
+
+def _distribution(values: Sequence[str]) -> dict[str, int]:
+    return dict(sorted(Counter(value for value in values if value).items()))
+
+
+def _lengths(lengths: Sequence[int]) -> dict[str, Any]:
+    """Nearest-rank percentiles, mean, total and a histogram of 24 equal bins."""
+    if not lengths:
+        return {"count": 0}
+    ordered = sorted(lengths)
+    rank = {f"p{p}": ordered[max(0, -(-p * len(ordered) // 100) - 1)] for p in _PERCENTILES}
+    width = max(1, -(-ordered[-1] // 24))
+    bins = Counter(n // width for n in ordered)
+    return {
+        "count": len(ordered),
+        "total": sum(ordered),
+        "mean": sum(ordered) / len(ordered),
+        "min": ordered[0],
+        "max": ordered[-1],
+        **rank,
+        "histogram": {"width": width, "counts": [bins[i] for i in range(max(bins) + 1)]},
+    }
+
+
+def _examples(samples: Sequence[Sample]) -> list[Sample]:
+    """One training sample of each of the most frequent kinds."""
+    by_kind: dict[str, Sample] = {}
+    for sample in samples:
+        if sample.split == "train":
+            by_kind.setdefault(sample.measured.draft.kind, sample)
+    frequency = Counter(s.measured.draft.kind for s in samples)
+    return sorted(by_kind.values(), key=lambda s: (-frequency[s.measured.draft.kind], s.sample_id))[:FED_EXAMPLES]
+
+
+def _as_fed(sample: Sample, template: PromptTemplate) -> dict[str, Any]:
+    encoded = template.encode(sample.measured.prompt, sample.measured.answer)
+    ids, start = encoded.input_ids, encoded.trainable_from
+    return {
+        "sample_id": sample.sample_id,
+        "kind": sample.measured.draft.kind,
+        "masked": template.tokenizer.decode(ids[:start]),
+        "learnt": template.tokenizer.decode(ids[start:]),
+        "n_tokens": len(ids),
+    }

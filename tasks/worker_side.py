@@ -92,8 +92,8 @@ def _own_stdout() -> Iterator[TextIO]:
 
 def _listen() -> None:
     """Read the parent's words; end of file means that it is gone, and a second writer must not go on."""
-    for line in sys.stdin.buffer:
-        if line.strip() == b"stop":
+    while words := os.read(0, 4096):  # not sys.stdin: its lock would be held at interpreter shutdown
+        if b"stop" in words:
             STOP.request("stop requested")
     if not _DONE.is_set():
         os._exit(EXIT_ORPHANED)

@@ -75,7 +75,6 @@ def worker_environment(threads: int, ours: Mapping[str, str] | None = None) -> d
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1",
         "TOKENIZERS_PARALLELISM": "false",
-        "CUBLAS_WORKSPACE_CONFIG": kept.get("CUBLAS_WORKSPACE_CONFIG", ":4096:8"),
     }
 
 

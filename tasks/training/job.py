@@ -25,6 +25,7 @@ class Job(Strict):
     samples: Path = Field(description="samples.parquet")
     samples_sha256: Sha256
     plan: Path = Field(description="batch_plan.parquet: the only source of order")
+    whole_plan: bool = Field(True, description="false: the plan holds only some steps of a run, to measure them")
     out: Path
     checkpoints: Path
     probe_sample_ids: list[str] = Field(

@@ -139,7 +139,7 @@ def _attach(model: Any, training: TrainingConfiguration) -> Any:
     lora_config: Any = peft.LoraConfig
     prepare: Any = peft.prepare_model_for_kbit_training
     if training.method == "qlora":
-        model = prepare_model_for_kbit_training(model, use_gradient_checkpointing=training.activation_checkpointing)
+        model = prepare(model, use_gradient_checkpointing=training.activation_checkpointing)
     targets, alpha = training.lora.targets, training.lora.alpha
     config = lora_config(
         r=training.lora.rank,

@@ -1,0 +1,182 @@
+"""Checkpoints: complete or not there.
+
+Written into `<step>.s<session>.partial`, fsynced, described by a manifest with the digest of every file, and only then
+renamed to `<step>`. The newest one whose manifest verifies is used on resume; others are named and left. An old one is
+deleted only after the next is published. Free space is checked before the start and before each save.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from specs.canonical import sha256_file
+from specs.errors import StorageError, WorkerError
+from specs.files import publish_folder, storage_errors, write_json
+
+MANIFEST = "manifest.json"
+LOCK = "worker.lock"
+LOCK_WAIT_S = 30.0
+"""An orphaned worker ends as soon as it sees that its parent is gone; this is how long its successor waits for it."""
+
+SPACE_MARGIN = 1.1
+
+
+def free_bytes(folder: Path) -> int:
+    """Free space of the volume that holds `folder`, for this user."""
+    return shutil.disk_usage(folder).free
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A complete, verified checkpoint."""
+
+    step: int
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Passed:
+    """A folder that is no checkpoint, and why. It is left where it is."""
+
+    name: str
+    reason: str
+
+
+class CheckpointStore:
+    """The checkpoints of one training in one folder."""
+
+    def __init__(self, folder: Path, keep: int, free: Callable[[Path], int] = free_bytes, session: int = 1) -> None:
+        self.folder = folder
+        self.keep = keep
+        self.free = free
+        self.session = session
+        with storage_errors(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+
+    @contextmanager
+    def locked(self, wait_s: float = LOCK_WAIT_S) -> Iterator[None]:
+        """Hold the folder for this process alone; the system releases it when the process ends, however it ends.
+
+        Raises `WorkerError` when another worker still holds it after `wait_s`.
+        """
+        path = self.folder / LOCK
+        with path.open("a+b") as file:
+            deadline = time.monotonic() + wait_s
+            while not _try_lock(file.fileno()):
+                if time.monotonic() > deadline:
+                    raise WorkerError(
+                        f"another worker still writes to {self.folder}",
+                        "wait for it or end it; two workers never write the same training",
+                    )
+                time.sleep(0.1)
+            yield
+
+    def newest(self) -> tuple[Checkpoint | None, list[Passed]]:
+        """The newest checkpoint that verifies, and every folder that was passed over on the way to it."""
+        passed = []
+        for path in sorted(self._folders(), key=lambda p: p.name, reverse=True):
+            if not path.name.isdecimal():
+                passed.append(Passed(path.name, "the save was not finished"))
+                continue
+            fault = find_fault(path)
+            if fault is None:
+                return Checkpoint(int(path.name), path), passed
+            passed.append(Passed(path.name, fault))
+        return None, passed
+
+    def publish(self, step: int, write: Callable[[Path], None], expected_bytes: int) -> Checkpoint:
+        """Write a checkpoint through `write(folder)` and make it visible, then delete what is past `keep`.
+
+        Raises `StorageError` before writing when the volume cannot hold `expected_bytes`.
+        """
+        self.require_space(expected_bytes, f"the checkpoint of step {step}")
+        partial = self.folder / f"{step:08d}.s{self.session}.partial"
+        target = self.folder / f"{step:08d}"
+        with storage_errors(partial):
+            if partial.exists():
+                shutil.rmtree(partial)
+            if target.exists():  # it failed verification when this session began, else we would be past this step
+                os.rename(target, target.with_name(f"{target.name}.s{self.session}.damaged"))
+            partial.mkdir(parents=True)
+            write(partial)
+            files = sorted(p for p in partial.rglob("*") if p.is_file())
+            listed = [[p.relative_to(partial).as_posix(), p.stat().st_size, sha256_file(p)] for p in files]
+            write_json(partial / MANIFEST, {"step": step, "files": listed})
+        self._make_visible(partial, target)
+        self._retire()
+        return Checkpoint(step, target)
+
+    def require_space(self, needed_bytes: int, what: str) -> None:
+        """Raise `StorageError` when the volume has less than `needed_bytes` and a tenth free."""
+        free = self.free(self.folder)
+        if free < needed_bytes * SPACE_MARGIN:
+            raise StorageError(
+                f"no space for {what}: it needs {_mebibytes(needed_bytes * SPACE_MARGIN)}, "
+                f"{_mebibytes(free)} are free in {self.folder}",
+                "free some space on this volume, then `gatewright resume`; the last checkpoint is untouched",
+            )
+
+    def require_space_for_run(self, checkpoint_bytes: int) -> None:
+        """Raise `StorageError` unless `keep` checkpoints and the one being written fit, less those already there."""
+        there = sum(1 for path in self._folders() if path.name.isdecimal())
+        missing = max(self.keep + 1 - there, 1)
+        self.require_space(missing * checkpoint_bytes, f"{missing} checkpoints")
+
+    def _make_visible(self, partial: Path, target: Path) -> None:
+        publish_folder(partial, target)
+
+    def _retire(self) -> None:
+        complete = sorted(p for p in self._folders() if p.name.isdecimal())
+        for path in complete[: -self.keep]:
+            leaving = path.with_name(path.name + ".deleting")
+            with suppress(OSError):  # what cannot be deleted costs space, not the training
+                os.rename(path, leaving)
+                shutil.rmtree(leaving)
+
+    def _folders(self) -> list[Path]:
+        return [p for p in self.folder.iterdir() if p.is_dir() and p.name[:8].isdecimal()]
+
+
+def find_fault(folder: Path) -> str | None:
+    """Why a folder is not a complete checkpoint, in words; null when its manifest verifies."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
+        listed = {name: (size, sha256) for name, size, sha256 in manifest["files"]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return "its manifest is missing or unreadable"
+    for name, (size, sha256) in sorted(listed.items()):
+        path = folder / name
+        if not path.is_file():
+            return f"{name} is missing"
+        if path.stat().st_size != size or sha256_file(path) != sha256:
+            return f"{name} is not what was written"
+    return None
+
+
+def _mebibytes(size: float) -> str:
+    return f"{size / 2**20:,.0f} MiB"
+
+
+def _try_lock(handle: int) -> bool:
+    if os.name == "nt":
+        import msvcrt
+
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        except OSError:
+            return False
+        return True
+    import fcntl
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -1,0 +1,47 @@
+"""Loss without dropout and without gradients. Keeps no logits beyond one batch."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from specs.stages import Progress
+from tasks.interrupts import StopRequest
+from tasks.training.collate import summed_loss
+from tasks.training.feed import MicroBatch
+
+
+def mean_loss(
+    model: Any, batches: Iterable[MicroBatch], device: str, compute: str, stop: StopRequest, progress: Progress
+) -> dict[str, Any]:
+    """`loss` in nats per learnt token, `tokens` learnt and `samples`. Draws no random number.
+
+    Raises `Stopped` between two batches when asked to stop.
+    """
+    import torch
+
+    total, tokens, samples = 0.0, 0, 0
+    model.eval()
+    with torch.no_grad(), autocast(device, compute):
+        for batch in batches:
+            stop.raise_if_requested("every step trained is saved; the loss is measured again on resume")
+            tensors = {name: tensor.to(device) for name, tensor in batch.tensors.items()}
+            logits = model(input_ids=tensors["input_ids"], attention_mask=tensors["attention_mask"]).logits
+            total += float(summed_loss(logits, tensors["labels"]))
+            tokens += batch.learnt_tokens
+            samples += len(batch.planned.sample_ids)
+            progress.advance()
+    return {"loss": total / tokens if tokens else math.nan, "tokens": tokens, "samples": samples}
+
+
+def autocast(device: str, compute: str) -> Any:
+    """Mixed precision as in training; nothing for the others."""
+    import torch
+
+    if compute == "amp-bf16":
+        return torch.autocast(device, torch.bfloat16)
+    if compute == "amp-fp16":
+        return torch.autocast(device, torch.float16)
+    return contextlib.nullcontext()

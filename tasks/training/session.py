@@ -1,0 +1,255 @@
+"""One start of the training worker: from its newest checkpoint, or from nothing, to its end or to a stop."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from specs.canonical import sha256_file
+from specs.errors import InputError, ModelError, ResumeRefused, Stopped, TrainingError
+from specs.files import write_json
+from tasks.data.batch_plan import PlanRow, read_plan
+from tasks.interrupts import StopRequest
+from tasks.models.folder import digest_model
+from tasks.prompts import PromptTemplate
+from tasks.training.checkpoints import Checkpoint, CheckpointStore, Passed
+from tasks.training.evaluation import mean_loss
+from tasks.training.feed import Feed, check_lengths, group_steps, read_samples
+from tasks.training.job import Job, WorkerResult
+from tasks.training.logbook import SESSIONS, Logbook
+from tasks.training.measure import PeakMeter
+from tasks.training.models import build_trainable, check_possible, choose_device, export
+from tasks.training.settings import (
+    compare,
+    effective_settings,
+    library_versions,
+    recorded_settings,
+    requested_settings,
+    settings_document,
+    tokenizer_digest,
+    without_effect,
+)
+from tasks.training.state import expected_checkpoint_bytes, read_counters, restore_weights
+from tasks.training.trainer import PlannedTrainer, record_memory, training_arguments
+from tasks.worker_side import Channel
+
+
+class Session:
+    """Everything one worker does with its job. `trainer_type` is a parameter of the class for tests of faults."""
+
+    trainer_type: type[PlannedTrainer] = PlannedTrainer
+
+    def __init__(self, job: Job, store: CheckpointStore, logbook: Logbook, channel: Channel, stop: StopRequest) -> None:
+        self.job = job
+        self.store = store
+        self.logbook = logbook
+        self.channel = channel
+        self.stop = stop
+        self.device = choose_device()
+        self.counters: dict[str, Any] = {"step": 0, "tokens": 0, "fed": 0, "probe_before": None}
+
+    def run(self) -> WorkerResult:
+        """Train what is left of the plan. Raises `Stopped` when asked to stop, with everything saved."""
+        check_possible(self.job.training, self.device)
+        torch.set_num_threads(self.job.training.threads)
+        self._verify_inputs()
+        checkpoint = self._find_checkpoint()
+        rows = read_plan(self.job.plan)
+        self.steps = group_steps(rows)
+        template = PromptTemplate.load(self.job.base_model)
+        feed = self._feed(rows, template)
+        self.stop.raise_if_requested("nothing was trained in this session, nothing is lost")
+        self.meter = PeakMeter(self.device)
+        trainer = self._trainer(feed, template, checkpoint)
+        self.stop.raise_if_requested("nothing was trained in this session, nothing is lost")
+        with self.meter:
+            done = self._train(trainer, feed, checkpoint)
+            newest = trainer.checkpoint.folder.name if trainer.checkpoint else ""
+            result = WorkerResult(
+                steps=done,
+                planned=len(self.steps),
+                resumed_from=checkpoint.step if checkpoint else 0,
+                checkpoint=newest,
+                finished=done == len(self.steps),
+            )
+            if result.finished:
+                self._finish(trainer, feed)
+        write_json(self.job.out / "result.json", result)
+        return result
+
+    # -- before
+
+    def _verify_inputs(self) -> None:
+        """Digests before anything is opened: base model and samples are those that the job names."""
+        if sha256_file(self.job.samples) != self.job.samples_sha256:
+            raise InputError(f"{self.job.samples.name} is not the file of the data stage", "run the data stage again")
+        self.channel.start("checking the base model")
+        if digest_model(self.job.base_model) != self.job.base_model_sha256:
+            raise ModelError(
+                f"the base model in {self.job.base_model} has changed since the run began",
+                "put the old files back, or start a new run",
+            )
+
+    def _find_checkpoint(self) -> Checkpoint | None:
+        """The checkpoint to go on from; the logbook is cut to it, and this session is written down."""
+        checkpoint, passed = self.store.newest()
+        damaged = [p for p in passed if p.name.isdecimal()]
+        if checkpoint is None and damaged:
+            raise ResumeRefused(
+                "no checkpoint can be resumed exactly: " + "; ".join(f"{p.name}: {p.reason}" for p in damaged),
+                f"restore the files, or delete {self.store.folder} to train from the beginning",
+            )
+        self.recorded = recorded_settings(self.job, self._device_facts()["name"], tokenizer_digest(self.job.base_model))
+        if checkpoint:
+            found = read_counters(checkpoint.folder)
+            compare(found.pop("settings"), self.recorded)
+            self.counters = found
+        self.counters["settings"] = self.recorded
+        self.logbook.cut(self.counters.get("offsets", {}))
+        self._write_session(checkpoint, passed)
+        return checkpoint
+
+    def _write_session(self, checkpoint: Checkpoint | None, passed: Sequence[Passed]) -> None:
+        self.logbook.write(
+            SESSIONS,
+            {
+                "session": self.store.session,
+                "from_step": checkpoint.step if checkpoint else 0,
+                "checkpoint": checkpoint.folder.name if checkpoint else None,
+                "passed_over": [{"name": p.name, "reason": p.reason} for p in passed],
+                "threads": torch.get_num_threads(),
+                "device": self._device_facts(),
+                "versions": library_versions(),
+            },
+        )
+
+    def _device_facts(self) -> dict[str, Any]:
+        if self.device == "cpu":
+            return {"kind": "cpu", "name": torch.backends.cpu.get_cpu_capability()}
+        properties = torch.cuda.get_device_properties(0)
+        return {
+            "kind": "cuda",
+            "name": properties.name,
+            "memory_bytes": properties.total_memory,
+            "cuda": torch.version.cuda,
+        }
+
+    def _feed(self, rows: Sequence[PlanRow], template: PromptTemplate) -> Feed:
+        self.channel.start("encoding the planned samples")
+        wanted = {row.sample_id for row in rows} | {*self.job.probe_sample_ids, *self.job.evaluation_sample_ids}
+        samples = read_samples(self.job.samples, wanted, template)
+        check_lengths(rows, samples)
+        pad = template.tokenizer.pad_token_id
+        end = int(template.tokenizer.eos_token_id)
+        return Feed(self.steps, samples, end if pad is None else int(pad), self.counters["step"])
+
+    def _trainer(self, feed: Feed, template: PromptTemplate, checkpoint: Checkpoint | None) -> PlannedTrainer:
+        self.channel.start("loading the base model")
+        model = build_trainable(self.job.base_model, self.job.training, self.device)
+        if checkpoint:
+            restore_weights(checkpoint.folder, model)
+        record_memory(self.logbook, self.meter, "load", self.counters["step"], session=self.store.session)
+        self.store.require_space_for_run(expected_checkpoint_bytes(model, self.job.training.optimizer))
+        trainer = self.trainer_type(
+            model,
+            training_arguments(self.job.training, len(self.steps), self.job.out, self.device),
+            job=self.job,
+            feed=feed,
+            store=self.store,
+            logbook=self.logbook,
+            meter=self.meter,
+            channel=self.channel,
+            stop=self.stop,
+            counters=self.counters,
+            tokenizer=template.tokenizer,
+            on_begin=lambda: self._write_settings(trainer),
+        )
+        trainer.checkpoint = checkpoint
+        return trainer
+
+    def _write_settings(self, trainer: PlannedTrainer) -> None:
+        """`settings.json`; raises `TrainingError` when a setting that was asked for has no effect."""
+        longest = max(
+            len(trainer.feed.samples[i].input_ids) for s in self.steps for b in s.micro_batches for i in b.sample_ids
+        )
+        effective = effective_settings(self.job, trainer, self.steps, longest)
+        write_json(self.job.out / "settings.json", settings_document(self.job, effective, self._device_facts()))
+        faults = without_effect(requested_settings(self.job.training), effective)
+        if faults:
+            raise TrainingError(
+                "settings without effect: " + "; ".join(faults), "change or remove them, or report this"
+            )
+
+    # -- training
+
+    def _train(self, trainer: PlannedTrainer, feed: Feed, checkpoint: Checkpoint | None) -> int:
+        """Steps done at the end of this session, counted over the whole training."""
+        done, planned = int(self.counters["step"]), len(self.steps)
+        if done == 0 and self.counters["probe_before"] is None:
+            self.counters["probe_before"] = self._probe(trainer, feed, 0)
+        end = min(self.job.stop_after_step or planned, planned)
+        if done < end:
+            self.channel.start("training", planned)
+            self.channel.advance(done)
+            trainer.train(resume_from_checkpoint=str(checkpoint.folder) if checkpoint else None)
+            done = int(trainer.state.global_step)
+        else:
+            trainer.create_optimizer_and_scheduler(planned)
+            trainer.state.max_steps = planned
+            self._write_settings(trainer)
+        if done < end and self.stop.requested():
+            raise Stopped(
+                f"stopped on request ({self.stop.reason}) after step {done} of {planned}; checkpoint "
+                f"{trainer.checkpoint.folder.name if trainer.checkpoint else ''} holds everything",
+                "`gatewright resume` goes on with the next step",
+            )
+        if done != end:
+            raise TrainingError(f"the training ended after {done} of {end} steps", "report this: it must not happen")
+        return done
+
+    def _probe(self, trainer: PlannedTrainer, feed: Feed, step: int) -> float | None:
+        ids = self.job.probe_sample_ids
+        return self._measure_loss(trainer, feed, ids, "probe", step)["loss"] if ids else None
+
+    def _measure_loss(
+        self, trainer: PlannedTrainer, feed: Feed, ids: Sequence[str], phase: str, step: int
+    ) -> dict[str, Any]:
+        self.meter.reset()
+        size = self.job.evaluation_batch
+        self.channel.start("measuring the loss", -(-len(ids) // size))
+        found = mean_loss(
+            trainer.model, feed.batches(ids, size), self.device, self.job.training.compute, self.stop, self.channel
+        )
+        record_memory(self.logbook, self.meter, phase, step, session=self.store.session)
+        return found
+
+    # -- after
+
+    def _finish(self, trainer: PlannedTrainer, feed: Feed) -> None:
+        """The last step is saved: what is lost from here on is only made again."""
+        self._take_census()
+        step = len(self.steps)
+        after = self._probe(trainer, feed, step)
+        probe = {"before": self.counters["probe_before"], "after": after, "sample_ids": self.job.probe_sample_ids}
+        write_json(self.job.out / "probe.json", probe)
+        if self.job.evaluation_sample_ids:
+            found = self._measure_loss(trainer, feed, self.job.evaluation_sample_ids, "evaluate", step)
+            write_json(self.job.out / "evaluation.json", found | {"batch": self.job.evaluation_batch})
+        export(trainer.model, self.job.base_model, self.job.base_model_name, self.job.out)
+
+    def _take_census(self) -> None:
+        """Raise `TrainingError` unless what was fed, over all sessions, is exactly what was planned."""
+        fed = [(r["step"], r["micro_batch"], r["sample_ids"]) for r in self.logbook.read("micro_batches.jsonl")]
+        planned = [(s.step, b.number, list(b.sample_ids)) for s in self.steps for b in s.micro_batches]
+        if fed != planned:
+            counts = Counter(i for _, _, ids in fed for i in ids)
+            wanted = Counter(i for _, _, ids in planned for i in ids)
+            off = sum(((counts - wanted) + (wanted - counts)).values())
+            raise TrainingError(
+                f"what was fed is not what was planned: {len(fed)} micro batches against {len(planned)}, "
+                f"{off} samples too often or too rarely",
+                "report this: the plan is the only source of order",
+            )

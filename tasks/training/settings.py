@@ -1,0 +1,209 @@
+"""Settings: what was asked for, what is in effect, and what a checkpoint was written under."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from specs.canonical import sha256_bytes, sha256_file
+from specs.errors import ResumeRefused
+from specs.parameters import TrainingConfiguration, fingerprint, leaves
+from tasks.training.feed import PlannedStep
+from tasks.training.job import Job
+
+LIBRARIES = ("torch", "transformers", "peft", "accelerate", "tokenizers", "safetensors", "bitsandbytes", "numpy")
+
+NOT_NUMERIC = frozenset({"training.save_steps", "training.keep_checkpoints", "versions.safetensors"})
+"""Settings that may differ on resume: they change what is on the disk, not a single bit of the training."""
+
+
+def library_versions() -> dict[str, str]:
+    """Versions of what the numbers depend on; libraries that are not installed are left out."""
+    found = {"python": platform.python_version()}
+    for name in LIBRARIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def requested_settings(training: TrainingConfiguration) -> dict[str, Any]:
+    """The configuration as flat dotted names; adapter settings only where there is an adapter."""
+    flat = leaves(training.model_dump(mode="json"))
+    return {k: v for k, v in flat.items() if training.method != "full" or not k.startswith("lora.")}
+
+
+def recorded_settings(job: Job, device_name: str, tokenizer_sha256: str) -> dict[str, Any]:
+    """What a checkpoint is written under, as flat dotted names; compared on resume."""
+    return {
+        **{f"training.{k}": v for k, v in requested_settings(job.training).items()},
+        "base_model_sha256": job.base_model_sha256,
+        "samples_sha256": job.samples_sha256,
+        "plan_sha256": sha256_file(job.plan),
+        "tokenizer_sha256": tokenizer_sha256,
+        "probe": sha256_bytes("\n".join(job.probe_sample_ids).encode()),
+        "device": device_name,
+        "processes": 1,
+        **{f"versions.{k}": v for k, v in library_versions().items()},
+    }
+
+
+def compare(was: dict[str, Any], now: dict[str, Any]) -> None:
+    """Raise `ResumeRefused` with a table of what differs and matters."""
+    names = sorted((was.keys() | now.keys()) - NOT_NUMERIC)
+    rows = [(n, str(was.get(n, "-")), str(now.get(n, "-"))) for n in names if was.get(n) != now.get(n)]
+    if not rows:
+        return
+    table = [("what", "was", "now"), *rows]
+    widths = [max(len(row[i]) for row in table) for i in range(2)]
+    lines = [f"  {a:<{widths[0]}}  {b:<{widths[1]}}  {c}" for a, b, c in table]
+    raise ResumeRefused(
+        "the checkpoint was written under other settings, and the rest would be another training:\n" + "\n".join(lines),
+        "put these settings back, or start a new attempt of this stage with the new ones",
+    )
+
+
+def effective_settings(job: Job, trainer: Any, steps: Sequence[PlannedStep], longest: int) -> dict[str, Any]:
+    """The same names as `requested_settings`, read back from model, optimizer, scheduler, plan and torch."""
+    from tasks.training.models import is_adapted
+
+    training = job.training
+    found = _from_optimizer(training, trainer) | _from_plan(job, steps, longest) | _from_model(training, trainer)
+    if is_adapted(trainer.model):
+        found |= _from_adapter(training, trainer.model)
+    return found
+
+
+def _from_optimizer(training: TrainingConfiguration, trainer: Any) -> dict[str, Any]:
+    import torch
+
+    inner = getattr(trainer.optimizer, "optimizer", trainer.optimizer)
+    group = inner.param_groups[0]
+    kinds = {"AdamW": "adamw", "Adafactor": "adafactor", "SGD": "sgd", "AdamW8bit": "adamw_8bit"}
+    kind = kinds.get(type(inner).__name__, type(inner).__name__)
+    if kind == "adamw" and "8bit" in training.optimizer:  # bitsandbytes has one class for all of them
+        kind = training.optimizer if getattr(inner, "optim_bits", None) == 8 else kind
+    if kind == "adamw" and group.get("fused"):
+        kind = "adamw_fused"
+    return {
+        "optimizer": kind,
+        "lr": group.get("initial_lr", group["lr"]),
+        "weight_decay": max(g["weight_decay"] for g in inner.param_groups),
+        "lr_schedule": trainer.args.lr_scheduler_type.value,
+        "lr_warmup_steps": trainer.args.get_warmup_steps(trainer.state.max_steps),
+        "max_grad_norm": trainer.args.max_grad_norm,
+        "seed": trainer.args.seed,
+        "threads": torch.get_num_threads(),
+        "save_steps": trainer.save_steps,
+        "keep_checkpoints": trainer.store.keep,
+    }
+
+
+def _from_plan(job: Job, steps: Sequence[PlannedStep], longest: int) -> dict[str, Any]:
+    """A limit is in effect when nothing planned is above it; a size when the fullest step or batch has it.
+
+    Of a plan that holds only some steps of a run, nothing is asked but to stay below.
+    """
+    training = job.training
+    sizes = [[len(batch.sample_ids) for batch in step.micro_batches] for step in steps]
+    samples = max(sum(step) for step in sizes)
+    full = samples >= training.effective_batch
+    micro_batch = max(max(step) for step in sizes)
+    batches = max(len(step) for step in sizes)
+    padded = max(sum(b.padded_tokens * len(b.sample_ids) for b in step.micro_batches) for step in steps)
+    cap, cut = training.max_tokens_per_step, training.max_steps
+    partly = cut is not None or not job.whole_plan
+    small = (
+        not (full and job.whole_plan)
+        and micro_batch <= training.micro_batch
+        and batches <= training.gradient_accumulation
+    )
+    return {
+        "micro_batch": training.micro_batch if small else micro_batch,
+        "gradient_accumulation": training.gradient_accumulation if small else batches,
+        "max_length": training.max_length if longest <= training.max_length else longest,
+        "max_tokens_per_step": cap if cap is None or padded <= cap else padded,
+        "max_steps": cut if cut is None or len(steps) <= cut else len(steps),
+        "epochs": training.epochs if partly and steps[-1].epoch <= training.epochs else steps[-1].epoch,
+    }
+
+
+def _from_model(training: TrainingConfiguration, trainer: Any) -> dict[str, Any]:
+    model = trainer.model
+    base = model.get_base_model() if hasattr(model, "get_base_model") else model
+    quantized = getattr(base, "is_loaded_in_4bit", False)
+    frozen = {str(p.dtype).removeprefix("torch.") for n, p in base.named_parameters() if "lora_" not in n}
+    formats = {"float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
+    weights = training.weights if quantized else "+".join(sorted(formats.get(f, f) for f in frozen))
+    amp = {"bf16": "amp-bf16", "fp16": "amp-fp16"}.get(trainer.accelerator.mixed_precision)
+    attention = {"flash_attention_2": "flash"}.get(base.config._attn_implementation, base.config._attn_implementation)
+    trained = sum(p.numel() for p in base.parameters() if p.requires_grad)
+    everything = trained == sum(p.numel() for p in base.parameters())
+    method = "full" if everything else ("qlora" if quantized else "lora")
+    if any("lora_magnitude_vector" in n for n, _ in base.named_parameters()):
+        method = "dora"
+    return {
+        "method": method,
+        "weights": weights,
+        "compute": amp or (training.compute if quantized else weights),
+        "attention": attention,
+        "activation_checkpointing": bool(getattr(base, "is_activation_checkpointing", False)),
+    }
+
+
+def _from_adapter(training: TrainingConfiguration, model: Any) -> dict[str, Any]:
+    import torch
+
+    adapted = {n: m for n, m in model.named_modules() if hasattr(m, "lora_A") and hasattr(m, "base_layer")}
+    head = model.get_base_model().get_output_embeddings()
+    inside = tuple(f"{n}." for n in adapted)
+    linears = [
+        n
+        for n, m in model.named_modules()
+        if isinstance(m, torch.nn.Linear) and m is not head and not n.startswith(inside)
+    ]
+    suffixes = sorted({n.rpartition(".")[2] for n in adapted})
+    asked = training.lora.targets
+    if asked == "all-linear":
+        targets: Any = asked if not linears else suffixes
+    else:
+        targets = asked if sorted(asked) == suffixes else suffixes
+    first = next(iter(adapted.values()))
+    rate = getattr(first.lora_dropout["default"], "p", 0.0)
+    return {
+        "lora.rank": first.r["default"],
+        "lora.alpha": float(first.lora_alpha["default"]),
+        "lora.dropout": rate,
+        "lora.targets": targets,
+    }
+
+
+def without_effect(requested: dict[str, Any], effective: dict[str, Any]) -> list[str]:
+    """Settings that were asked for and are not in effect, in words."""
+    names = [n for n in sorted(requested) if n not in effective or effective[n] != requested[n]]
+    return [f"{n}: asked {requested[n]}, in effect {effective.get(n, 'unknown')}" for n in names]
+
+
+def settings_document(job: Job, effective: dict[str, Any], device: dict[str, Any]) -> dict[str, Any]:
+    """`settings.json`."""
+    return {
+        "requested": requested_settings(job.training),
+        "effective": effective,
+        "fingerprint": fingerprint(job.training, job.base_model_sha256, job.samples_sha256),
+        "base_model_sha256": job.base_model_sha256,
+        "samples_sha256": job.samples_sha256,
+        "plan_sha256": sha256_file(job.plan),
+        "versions": library_versions(),
+        "device": device,
+    }
+
+
+def tokenizer_digest(base_model: Path) -> str:
+    """Digest of the files that tokens and template depend on."""
+    names = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "special_tokens_map.json")
+    parts = [f"{name} {sha256_file(base_model / name)}" for name in names if (base_model / name).is_file()]
+    return sha256_bytes("\n".join(parts).encode())

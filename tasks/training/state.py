@@ -1,0 +1,116 @@
+"""What a checkpoint holds beside its manifest: weights, optimizer, scheduler, scaler, random numbers, counters."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+from specs.errors import WorkerError
+from specs.files import storage_errors, write_json
+from tasks.training.models import load_weights, save_weights
+
+OPTIMIZER, SCHEDULER, SCALER = "optimizer.pt", "scheduler.pt", "scaler.pt"
+RANDOM, RANDOM_TENSORS = "random.json", "random.safetensors"
+COUNTERS = "state.json"
+TRAINER = "trainer_state.json"
+
+
+def write_state(folder: Path, trainer: Any, counters: dict[str, Any]) -> None:
+    """Everything that the next step depends on. `trainer` is a transformers `Trainer` between two steps."""
+    import torch
+
+    with storage_errors(folder):
+        save_weights(trainer.model, folder)
+        torch.save(trainer.optimizer.state_dict(), folder / OPTIMIZER)
+        torch.save(trainer.lr_scheduler.state_dict(), folder / SCHEDULER)
+        scaler = getattr(trainer.accelerator, "scaler", None)
+        if scaler is not None:
+            torch.save(scaler.state_dict(), folder / SCALER)
+        trainer.state.save_to_json(str(folder / TRAINER))
+        save_random(folder)
+    write_json(folder / COUNTERS, counters)
+
+
+def read_counters(folder: Path) -> dict[str, Any]:
+    """Counters and settings of a checkpoint."""
+    found: dict[str, Any] = json.loads((folder / COUNTERS).read_text("utf-8"))
+    return found
+
+
+def restore_weights(folder: Path, model: Any) -> None:
+    """The trained weights, proven equal to the file."""
+    load_weights(model, folder)
+
+
+def restore_optimizer(folder: Path, trainer: Any) -> None:
+    """Optimizer, scheduler and scaler. Raises `WorkerError` when a file that this training needs is not there."""
+    import torch
+
+    def load(name: str) -> Any:
+        path = folder / name
+        if not path.is_file():
+            raise WorkerError(f"{path} is missing: the checkpoint cannot be resumed exactly", "use an older checkpoint")
+        return torch.load(path, map_location="cpu", weights_only=True)
+
+    trainer.optimizer.load_state_dict(load(OPTIMIZER))
+    trainer.lr_scheduler.load_state_dict(load(SCHEDULER))
+    scaler = getattr(trainer.accelerator, "scaler", None)
+    if scaler is not None:
+        scaler.load_state_dict(load(SCALER))
+
+
+def save_random(folder: Path) -> None:
+    """States of Python's, NumPy's, torch's and each device's generator."""
+    import numpy as np
+    import safetensors.torch
+    import torch
+
+    name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
+    version, internal, gauss = random.getstate()
+    write_json(
+        folder / RANDOM,
+        {
+            "python": [version, list(internal), _hex(gauss)],
+            "numpy": [name, [int(k) for k in keys], int(position), int(has_gauss), float(cached).hex()],
+        },
+    )
+    tensors = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        tensors |= {f"cuda:{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())}
+    safetensors.torch.save_file(tensors, folder / RANDOM_TENSORS)
+
+
+def restore_random(folder: Path) -> None:
+    """Put every generator back. Raises `WorkerError` when the number of devices is another."""
+    import numpy as np
+    import safetensors.torch
+    import torch
+
+    saved = json.loads((folder / RANDOM).read_text("utf-8"))
+    version, internal, gauss = saved["python"]
+    random.setstate((version, tuple(internal), float.fromhex(gauss) if gauss is not None else None))
+    name, keys, position, has_gauss, cached = saved["numpy"]
+    np.random.set_state((name, np.array(keys, dtype=np.uint32), position, has_gauss, float.fromhex(cached)))
+    tensors = safetensors.torch.load_file(folder / RANDOM_TENSORS)
+    torch.set_rng_state(tensors.pop("cpu"))
+    devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if len(tensors) != devices:
+        raise WorkerError(
+            f"the checkpoint knows {len(tensors)} GPUs, this machine shows {devices}",
+            "set CUDA_VISIBLE_DEVICES to as many as before",
+        )
+    if devices:
+        torch.cuda.set_rng_state_all([tensors[f"cuda:{i}"] for i in range(devices)])
+
+
+def _hex(value: float | None) -> str | None:
+    return None if value is None else float(value).hex()
+
+
+def expected_checkpoint_bytes(model: Any, optimizer: str) -> int:
+    """Bytes of one checkpoint, estimated: trained weights, their optimizer state, and 1 MiB for the rest."""
+    per_parameter = {"adamw_8bit": 2, "paged_adamw_8bit": 2, "sgd": 0, "adafactor": 1}.get(optimizer, 8)
+    trained = [p for p in model.parameters() if p.requires_grad]
+    return sum(int(p.numel()) * (int(p.element_size()) + per_parameter) for p in trained) + 2**20

@@ -1,0 +1,68 @@
+"""Words on plots, in English and Chinese."""
+
+from __future__ import annotations
+
+from specs.base import Language
+
+_TEXTS: dict[str, tuple[str, str]] = {
+    "lengths": ("Sample lengths", "样本长度"),
+    "tokens": ("tokens per sample", "每个样本的词元数"),
+    "samples": ("samples", "样本数"),
+    "train": ("training", "训练"),
+    "eval": ("held out", "留出"),
+    "bucket": ("upper edge of a length bucket", "长度分桶的上界"),
+    "fault_types": ("Samples per fault type", "各故障类型的样本数"),
+    "others": ("{count} other types", "其余 {count} 类"),
+    "no_type": ("(no fault type)", "（无故障类型）"),
+    "loss": ("Training loss", "训练损失"),
+    "step": ("optimizer step", "优化步"),
+    "nats": ("loss (nats/token)", "损失（nats/词元）"),
+    "each_step": ("each step", "逐步"),
+    "smoothed": ("smoothed", "平滑"),
+    "resumed": ("resumed here", "从此处恢复"),
+    "memory": ("Memory over the run", "运行期间的内存"),
+    "memory_axis": ("memory ({unit})", "内存（{unit}）"),
+    "phases": ("Peak memory by phase", "各阶段的内存峰值"),
+    "predicted": ("predicted", "预测"),
+    "measured": ("measured", "实测"),
+    "usable": ("usable", "可用"),
+    "evaluation": ("Held-out loss, sample by sample", "逐样本的留出损失"),
+    "base_loss": ("base model (nats/token)", "基座模型（nats/词元）"),
+    "adapter_loss": ("adapter (nats/token)", "适配器（nats/词元）"),
+    "better": ("below the line: the adapter is better", "线下方：适配器更好"),
+    "by_type": ("Held-out loss by fault type", "各故障类型的留出损失"),
+    "base": ("base model", "基座模型"),
+    "adapter": ("adapter", "适配器"),
+    "step_time": ("Seconds per optimizer step", "每个优化步的秒数"),
+    "seconds": ("seconds", "秒"),
+}
+
+_PHASES: dict[str, tuple[str, str]] = {
+    "forward": ("forward", "前向"),
+    "loss": ("loss", "损失"),
+    "backward": ("backward", "反向"),
+    "recompute": ("recompute", "重算"),
+    "optimizer": ("optimizer step", "优化器步"),
+    "optimizer_step": ("optimizer step", "优化器步"),
+    "step": ("optimizer step", "优化器步"),
+    "evaluation": ("evaluation", "评估"),
+    "save": ("save", "保存"),
+    "load": ("load", "加载"),
+    "resume": ("resume", "恢复"),
+    "train": ("training step", "训练步"),
+    "training": ("training step", "训练步"),
+    "peak": ("peak", "峰值"),
+}
+
+
+def words(language: Language, key: str, **values: object) -> str:
+    """One text of a plot."""
+    english, chinese = _TEXTS[key]
+    return (chinese if language == "zh" else english).format(**values)
+
+
+def phase(language: Language, name: str) -> str:
+    """The name of a phase of a training step; unknown names stay as they are."""
+    if name not in _PHASES:
+        return name.replace("_", " ")
+    return _PHASES[name][1 if language == "zh" else 0]

@@ -187,7 +187,7 @@ def moved(state: State, payload: Payload) -> State:
         case AttemptFailed():
             return "failed"
         case RunStopped():
-            return "stopped"
+            return state if state == "waiting" else "stopped"  # a gate waits on, whoever watches
         case LeaseTaken():
             return "running" if state in ("stopped", "failed", "decided") else state
         case RunCreated() | AttemptReserved() | AttemptPublished() | VerdictsRecorded() | ProposalMade():

@@ -1,0 +1,258 @@
+"""An honest run made quickly: the real ledger and the real files, with stages that only write two small ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from flows.decide import decide
+from flows.gatefiles import attempt_folder, load_proposal, store_proposal, write_gate
+from flows.ledger import Lease, Ledger
+from flows.state import (
+    Done,
+    NextStep,
+    OpenGate,
+    Propose,
+    RecordVerdicts,
+    Rejected,
+    Release,
+    RunStage,
+    RunState,
+    Wait,
+    fold,
+    next_step,
+)
+from specs.canonical import canonical_bytes, digest, sha256_bytes, sha256_file
+from specs.criteria import Criterion, Metric, blocked, judge
+from specs.decisions import GateDocument
+from specs.events import (
+    AttemptFailed,
+    AttemptPublished,
+    AttemptReserved,
+    Event,
+    GateOpened,
+    InputsHashed,
+    ProposalMade,
+    ReleasePublished,
+    RunCreated,
+    RunFinished,
+    RunRejected,
+    VerdictsRecorded,
+)
+from specs.files import publish_folder, write_bytes, write_json
+from specs.metrics import STAGES
+from specs.parameters import PARAMETERS
+from specs.policy import Policy
+from specs.proposals import Expectation, Proposal, Reason, SheetStage, TaskSheet
+from specs.results import Evidence, list_artifacts
+
+CRITERIA = [Criterion(metric="loss", op="<", bound=1.0), Criterion(metric="speed", op=">", bound=5.0, blocking=False)]
+SHA = "a" * 64
+
+
+class SteppingClock:
+    """One second later at every look."""
+
+    def __init__(self) -> None:
+        self.at = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        self.at += timedelta(seconds=1)
+        return self.at
+
+
+def parameters(stage: str) -> dict[str, Any]:
+    """Valid parameters of a stage."""
+    needed: dict[str, Any] = {"training": {}} if stage in ("stress_test", "train") else {}
+    if stage == "dry_run":
+        needed = {"model": "small", "training": {}}
+    return PARAMETERS[stage].model_validate(needed).model_dump(mode="json")
+
+
+class RunMaker:
+    """Drives one run as the pipeline does. `policy` decides who may decide; the clock steps by itself."""
+
+    def __init__(self, project_dir: Path, run: str = "r1", policy: Policy | None = None) -> None:
+        self.project_dir, self.run = project_dir, run
+        self.run_dir = project_dir / "runs" / run
+        self.policy = policy or Policy()
+        self.ledger = Ledger.open(project_dir / ".gatewright" / "gatewright.db", clock=SteppingClock())
+        self.lease: Lease | None = None
+
+    def start(self) -> RunMaker:
+        """Create the run and take its lease."""
+        frozen = {
+            name: sha256_bytes(write_json(self.run_dir / f"{name}.json", document))
+            for name, document in (("spec", {"project": "demo"}), ("policy", self.policy), ("environment", {}))
+        }
+        created = RunCreated(project="demo", code="0.1.0", stages=list(STAGES), solo=self.policy.solo, **frozen)
+        self.ledger.create_run(self.run, created, self.project_dir, "me")
+        self.lease = self.ledger.take_lease(self.run)
+        return self
+
+    @property
+    def state(self) -> RunState:
+        """The run as it stands."""
+        return fold(self.ledger.events(self.run))
+
+    @property
+    def next(self) -> NextStep:
+        """What comes next."""
+        return next_step(self.state)
+
+    @property
+    def fence(self) -> int:
+        """The fence of this process."""
+        assert self.lease is not None
+        return self.lease.fence
+
+    def work(self, loss: float = 0.5, fail: str = "") -> NextStep:
+        """Do the next step, which must not be a person's; stages bring `loss`, or fail with a message."""
+        step = self.next
+        if isinstance(step, Propose):
+            self._propose(step)
+        elif isinstance(step, OpenGate):
+            self._open(step)
+        elif isinstance(step, RunStage):
+            self._stage(step, loss, fail)
+        elif isinstance(step, RecordVerdicts):
+            self._verdicts(step.stage, step.attempt)
+        elif isinstance(step, Release):
+            manifest = write_json(self.run_dir / "release" / "manifest.json", {"files": []})
+            self._append(ReleasePublished(folder="release", manifest=sha256_bytes(manifest)))
+        elif isinstance(step, Done) and not step.recorded:
+            self._append(RunFinished())
+        elif isinstance(step, Rejected) and not step.recorded:
+            self._append(RunRejected(gate=step.gate.name, round=step.gate.round, comment="no"))
+        else:
+            raise AssertionError(f"{step} is not the pipeline's")
+        return step
+
+    def until_gate(self, gate: str | None = None, loss: float = 0.5) -> RunMaker:
+        """Work, approving on the way, until a gate waits: the next one, or the named one."""
+        while not isinstance(step := self.next, Wait) or (gate is not None and step.gate != gate):
+            if isinstance(step, Wait):
+                self.decide()
+            else:
+                self.work(loss=loss)
+        return self
+
+    def to_the_end(self) -> RunMaker:
+        """Work, approving every gate, until the run has ended."""
+        while not (isinstance(step := self.next, Done | Rejected) and step.recorded):
+            if isinstance(step, Wait):
+                self.decide(override=step.blocked)
+            else:
+                self.work()
+        return self
+
+    def decide(self, choice: str = "approve", actor: str = "me", **more: Any) -> Event:
+        """Decide on the open gate."""
+        more = {"comment": "seen", "authentication": "terminal", "guard": lambda proposal: None, **more}
+        return decide(self.ledger, self.run, choice=choice, actor=actor, run_dir=self.run_dir, **more)
+
+    def _append(self, *payloads: Any) -> None:
+        self.ledger.append_all(self.run, payloads, "gatewright", self.fence)
+
+    def _propose(self, step: Propose) -> None:
+        sheet = TaskSheet(goal="repair", stages=[sheet_stage(name) for name in STAGES]) if step.gate == "data" else None
+        proposal = Proposal(
+            stage=step.gate,
+            round=step.round,
+            parameters=parameters(step.gate),
+            reasons=[Reason(parameter="seed", text="any", source="rule:seed")],
+            expected=[Expectation(metric="loss", value=0.4, unit="nats/token")],
+            proposer="rules",
+            answers_feedback=step.feedback.comment if step.feedback else "",
+            task_sheet=sheet,
+        )
+        made = store_proposal(self.run_dir, proposal)
+        self._append(ProposalMade(gate=step.gate, round=step.round, proposal=made, proposer="rules"))
+
+    def _open(self, step: OpenGate) -> None:
+        finished = self.state.finished(step.gate)
+        folder = attempt_folder(self.run_dir, finished.stage, finished.number) if finished else None
+        document = GateDocument(
+            run=self.run,
+            gate=step.gate,
+            round=step.round,
+            finished_stage=finished.stage if finished else None,
+            finished_attempt=finished.number if finished else None,
+            evidence=finished.evidence if finished else None,
+            report=finished.report if finished else None,
+            plots={p.name: sha256_file(p) for p in sorted((folder / "plots").iterdir())} if folder else {},
+            proposal=step.proposal,
+            inputs={},
+            base_model=SHA,
+            code="0.1.0",
+            spec=sha256_file(self.run_dir / "spec.json"),
+            policy=sha256_file(self.run_dir / "policy.json"),
+        )
+        shown = write_gate(self.run_dir, document)
+        is_blocked = finished is not None and blocked(finished.verdicts or ())
+        payload = GateOpened(gate=step.gate, round=step.round, digest=shown, blocked=is_blocked)
+        self.ledger.open_gate(self.run, payload, self.fence)
+
+    def _stage(self, step: RunStage, loss: float, fail: str) -> None:
+        ran_with = load_proposal(self.run_dir, step.proposal).parameters
+        inputs = {"raw:orders.csv": SHA}
+        self._append(
+            AttemptReserved(stage=step.stage, attempt=step.attempt, parameters=digest(ran_with)),
+            InputsHashed(stage=step.stage, attempt=step.attempt, moment="before", inputs=inputs),
+        )
+        if fail:
+            self._append(AttemptFailed(stage=step.stage, attempt=step.attempt, error="WorkerError", message=fail))
+            return
+        target = attempt_folder(self.run_dir, step.stage, step.attempt)
+        partial = target.with_name(target.name + ".partial")
+        write_bytes(partial / "artifacts" / "result.txt", f"{step.stage} {step.attempt} {loss}".encode())
+        write_bytes(partial / "artifacts" / "more.txt", f"more of {step.stage} {step.attempt}".encode())
+        write_bytes(partial / "plots" / "loss.svg", b"<svg/>")
+        write_bytes(partial / "report.md", f"# {step.stage}".encode())
+        metrics = {"loss": Metric(value=loss, unit="nats/token"), "speed": Metric(value=10, unit="1/s")}
+        at = datetime(2026, 1, 1, tzinfo=UTC)
+        evidence = Evidence(
+            stage=step.stage,
+            attempt=step.attempt,
+            run=self.run,
+            parameters_sha256=digest(ran_with),
+            inputs=inputs,
+            metrics=metrics,
+            verdicts=judge(CRITERIA, metrics),
+            artifacts=list_artifacts(partial, "artifacts", "plots"),
+            started_at=at,
+            ended_at=at,
+        )
+        write_bytes(partial / "evidence.json", canonical_bytes(evidence))
+        publish_folder(partial, target)
+        self._append(
+            InputsHashed(stage=step.stage, attempt=step.attempt, moment="after", inputs=inputs),
+            AttemptPublished(
+                stage=step.stage,
+                attempt=step.attempt,
+                evidence=sha256_file(target / "evidence.json"),
+                report=sha256_file(target / "report.md"),
+            ),
+        )
+        self._verdicts(step.stage, step.attempt)
+
+    def _verdicts(self, stage: str, attempt: int) -> None:
+        path = attempt_folder(self.run_dir, stage, attempt) / "evidence.json"
+        evidence = Evidence.model_validate_json(path.read_bytes())
+        self._append(VerdictsRecorded(stage=stage, attempt=attempt, verdicts=evidence.verdicts))
+
+
+def sheet_stage(name: str) -> SheetStage:
+    """A line of a task sheet."""
+    wanted: Sequence[Expectation] = [Expectation(metric="loss", value=0.5, unit="nats/token")]
+    return SheetStage(
+        name=name,
+        inputs=[],
+        expected=list(wanted),
+        criteria=CRITERIA,
+        budget_hours=None,
+        signed_by=["me"],
+        on_failure="rework",
+    )

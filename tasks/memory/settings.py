@@ -68,3 +68,6 @@ def from_training(
         padded=training.micro_batch > 1,
         evaluation_batch=training.micro_batch,
     )
+
+FRAMEWORK_BYTES: dict[DeviceKind, int] = {"cuda": 512 * 2**20, "cpu": 512 * 2**20}
+RESERVED_SHARE: dict[DeviceKind, float] = {"cuda": 1.0, "cpu": 1.0}

@@ -1,0 +1,50 @@
+"""The tracing process: `python -m tasks.memory.estimate_program job.json`. Only here are torch and transformers read."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from specs.errors import GatewrightError, WorkerError
+from tasks.worker_side import Channel, work
+
+if TYPE_CHECKING:
+    from tasks.interrupts import StopRequest
+
+
+def body(job_file: Path, channel: Channel, stop: StopRequest) -> None:
+    """Answer one job: `{"settings": ..., "coefficients": bool}`; the result has `account` and `coefficients`."""
+    job = json.loads(job_file.read_bytes())
+    channel.result(**answer(job["settings"], bool(job["coefficients"])))
+
+
+def answer(settings: dict[str, Any], want_coefficients: bool) -> dict[str, Any]:
+    """The account, and the coefficients where they are asked for."""
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    warnings.filterwarnings("ignore")
+    from tasks.memory.fit import account, coefficients
+    from tasks.memory.settings import TraceSettings
+
+    wanted = TraceSettings.model_validate(settings)
+    try:
+        found = {"account": account(wanted).model_dump(mode="json"), "coefficients": None}
+        if want_coefficients:
+            found["coefficients"] = coefficients(wanted).model_dump(mode="json")
+    except GatewrightError:
+        raise
+    except Exception as error:
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        kind = wanted.architecture.get("model_type")
+        raise WorkerError(
+            f"the memory of a {kind} model cannot be traced: {type(error).__name__}: {first[:300]}",
+            "the stress test measures it; report this configuration",
+        ) from error
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(work(body))

@@ -1,0 +1,1 @@
+"""Example projects that `gatewright init --example` copies, and the scripts that made their raw data."""

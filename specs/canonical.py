@@ -28,6 +28,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, int):
         return value if abs(value) <= MAX_SAFE_INTEGER else str(value)
     if isinstance(value, float):
+        if MAX_SAFE_INTEGER < abs(value) < 1e21:  # RFC 8785 writes these without a point, so they read as integers
+            return str(int(value))
         return value if math.isfinite(value) else None
     if isinstance(value, Path):
         return plain(value.as_posix())

@@ -14,8 +14,9 @@ from pydantic.fields import FieldInfo
 from specs.criteria import Criterion, Metric, judge
 from specs.decisions import Choice
 from specs.errors import Problem
-from specs.explain import explain
+from specs.explain import explain, rule_of
 from specs.metrics import STAGES, definitions
+from specs.model_walk import bare
 from specs.parameters import PARAMETERS, LoraParameters, TrainingConfiguration
 from specs.policy import AGENT_ACTORS
 from specs.project import Bounds, Project, parameter_names
@@ -163,13 +164,13 @@ def _limits(spec: Project, tree: Tree) -> Iterator[Problem]:
             if not is_numeric(parameter_field(stage, name)):
                 yield tree.problem(path, f"{name} is not a number, so it has no upper limit", _fix_it(name))
             else:
-                yield from _value_problem(path, "a cap", cap, tree)
+                yield from _value_problem(path, cap, tree)
 
 
 def _one_limit(path: Path, setting: Any, cap: float | None, tree: Tree) -> Iterator[Problem]:
     stage, name = str(path[1]), str(path[2])
     if not isinstance(setting, Bounds):
-        yield from _value_problem(path, "this", setting, tree)
+        yield from _value_problem(path, setting, tree)
         lowest = setting if isinstance(setting, int | float) and not isinstance(setting, bool) else None
     elif not is_numeric(parameter_field(stage, name)):
         yield tree.problem(path, f"{name} is not a number, so it has no min or max", _fix_it(name), "")
@@ -178,12 +179,12 @@ def _one_limit(path: Path, setting: Any, cap: float | None, tree: Tree) -> Itera
         for end in ("min", "max"):
             value = getattr(setting, end)
             if value is not None:
-                yield from _value_problem((*path, end), end, value, tree)
+                yield from _value_problem((*path, end), value, tree)
         lowest = setting.min
     if cap is not None and lowest is not None and lowest > cap:
         line = tree.line(("caps", stage, name))
         rule = f"at least {lowest:g} is asked for, and caps.{stage}.{name} on line {line} allows at most {cap:g}"
-        yield tree.problem(path, rule, "Raise the cap or lower this value", "")
+        yield tree.problem(path, rule, "Raise the cap or lower this value", None if path in tree.texts else "")
 
 
 def _fix_it(name: str) -> str:
@@ -196,7 +197,7 @@ def is_numeric(field: FieldInfo) -> bool:
     return any(m in (int, float) for m in members)
 
 
-def _value_problem(path: Path, what: str, value: Any, tree: Tree) -> Iterator[Problem]:
+def _value_problem(path: Path, value: Any, tree: Tree) -> Iterator[Problem]:
     """Whether the parameter could have this value at all."""
     field = parameter_field(str(path[1]), str(path[2]))
     if isinstance(value, float) and value.is_integer() and int in (field.annotation, *get_args(field.annotation)):
@@ -206,11 +207,10 @@ def _value_problem(path: Path, what: str, value: Any, tree: Tree) -> Iterator[Pr
             raise ValueError
         TypeAdapter(parameter_annotation(field)).validate_python(value)
     except ValidationError as error:
-        said = error.errors(include_url=False)[0]["msg"]
-        rule = f"{path[2]} cannot have this value: {said[:1].lower()}{said[1:]}"
-        yield tree.problem(path, rule, "Write a value that the parameter can have; docs/parameters.md lists them")
+        entry = error.errors(include_url=False)[0]
+        yield tree.problem(path, *rule_of(entry, path, bare(field.annotation), tree))
     except ValueError:
-        yield tree.problem(path, f"{path[2]} cannot be true or false", "Write a value that the parameter can have")
+        yield tree.problem(path, "cannot be true or false", "Write a value that the parameter can have")
 
 
 def _sources(spec: Project, tree: Tree) -> Iterator[Problem]:

@@ -32,9 +32,14 @@ def explain(error: Error, tree: Tree) -> tuple[Path, Problem]:
         return path, tree.problem(path, rule, "Write a value after the colon, or take the line out", value="")
     if kind == "value_error":
         return _own_rule(error, path, place, tree)
-    rule, way_out = _RULES.get(kind, _other)(error, path, place, tree)
+    rule, way_out = rule_of(error, path, place, tree)
     value = None if path in tree.texts else _sketch(tree.at(path))
     return path, tree.problem(path, rule, way_out, value)
+
+
+def rule_of(error: Error, path: Path, place: Any, tree: Tree) -> Words:
+    """The rule that a value of the type `place` breaks, and the way out."""
+    return _RULES.get(error["type"], _other)(error, path, place, tree)
 
 
 def _sketch(value: Any) -> str:
@@ -93,7 +98,7 @@ def _own_rule(error: Error, path: Path, place: Any, tree: Tree) -> tuple[Path, P
     rule, _, way_out = text.rpartition("; ") if "; " in text else (text, "", "")
     first = re.match(r"\w+", rule)
     value: Any = tree.at(path)
-    if is_model(place) and isinstance(value, dict) and first and first.group() in value:
+    if isinstance(value, dict) and first and first.group() in value and first.group() in known_keys(place):
         path = (*path, first.group())
     way_out = way_out[:1].upper() + way_out[1:]
     return path, tree.problem(path, rule, way_out, None if path in tree.texts else "")

@@ -20,7 +20,8 @@ from specs.yaml_tree import Path as Place
 from specs.yaml_tree import Tree, dotted, read_yaml
 
 FILE_NAME = "project.yaml"
-MAX_BYTES = 1 << 20
+MAX_BYTES = 128 * 1024
+"""A spec has some kilobytes; YAML is read at about 30 kB a second."""
 _MAX_PASSES = 8
 
 

@@ -32,10 +32,10 @@ class Policy(Strict):
     @model_validator(mode="after")
     def _somebody_decides(self) -> Policy:
         if not self.approvers:
-            raise ValueError("a policy without approvers can never open a gate; name at least one approver")
+            raise ValueError("approvers must name somebody, or a gate can never open; write approvers: [{id: me}]")
         ids = [a.id for a in self.approvers]
         if len(set(ids)) != len(ids):
-            raise ValueError("an approver is named twice")
+            raise ValueError("approvers names one person twice; take one of the two out")
         return self
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
+from ruamel.yaml.events import CollectionEndEvent, CollectionStartEvent
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from specs.errors import Problem, SpecError
@@ -98,6 +99,8 @@ def read_yaml(text: str, file: str) -> Tree:
     Repeated keys, tags, merge keys and too many values are problems of the tree, so that the rest is still read.
     """
     tree = Tree(file)
+    if _brackets(text) > MAX_DEPTH and _nesting_exceeds(text, MAX_DEPTH):
+        raise SpecError([_too_deep(file)])
     try:
         node = YAML(typ="rt", pure=True).compose(text)
     except MarkedYAMLError as error:
@@ -112,6 +115,31 @@ def read_yaml(text: str, file: str) -> Tree:
         except _TooBig as error:
             raise SpecError([error.problem]) from None
     return tree
+
+
+def _brackets(text: str) -> int:
+    """How deep brackets and braces nest at most, quotes and comments not considered."""
+    depth = deepest = 0
+    for character in text:
+        if character in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif character in "]}":
+            depth = max(0, depth - 1)
+    return deepest
+
+
+def _nesting_exceeds(text: str, limit: int) -> bool:
+    """Whether blocks nest deeper; stops reading there, because the reader's time grows with depth squared."""
+    depth = 0
+    try:
+        for event in YAML(typ="rt", pure=True).parse(text):
+            depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+            if depth > limit:
+                return True
+    except (YAMLError, ValueError, RecursionError):
+        return False
+    return False
 
 
 def _too_deep(file: str) -> Problem:

@@ -276,9 +276,9 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         "memory_growth",
         "share",
         "block <= 0.05",
-        "growth of memory over the steps",
-        "内存增长",
-        "metrics.jsonl: median memory_bytes of the last third against the middle third",
+        "growth of the memory held between steps",
+        "步间占用内存的增长",
+        "metrics.jsonl: median held_bytes of the last third against the middle third",
     ),
     _define(_R, "steps_taken", "steps", "", "optimizer steps taken", "已完成优化步数", "metrics.jsonl: rows"),
     _define(
@@ -444,7 +444,7 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         "block > 0",
         "size of the learnt change",
         "适配器变化量",
-        "Frobenius norm of B times A over adapter_model.safetensors",
+        "Frobenius norm of B times A over adapter_model.safetensors; of trained minus base weights with method full",
     ),
     _define(
         _T,

@@ -53,6 +53,7 @@ class Session:
 
     def run(self) -> WorkerResult:
         """Train what is left of the plan. Raises `Stopped` when asked to stop, with everything saved."""
+        _no_bars()
         check_possible(self.job.training, self.device)
         torch.set_num_threads(self.job.training.threads)
         self._verify_inputs()
@@ -253,3 +254,11 @@ class Session:
                 f"{off} samples too often or too rarely",
                 "report this: the plan is the only source of order",
             )
+
+
+def _no_bars() -> None:
+    """The libraries' own progress bars are off: ours is the parent's."""
+    from transformers.utils import logging
+
+    disable: Any = logging.disable_progress_bar
+    disable()

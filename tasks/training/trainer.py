@@ -317,6 +317,7 @@ class _Recorder(TrainerCallback):
             "samples": sum(len(b.planned.sample_ids) for b in batches),
             "seconds": time.perf_counter() - self.began,
             "memory_bytes": trainer.meter.peak_bytes(),
+            "held_bytes": trainer.meter.current_bytes(),
             "reserved_bytes": trainer.meter.reserved_bytes(),
         }
         if trainer.skipped_in_a_row:

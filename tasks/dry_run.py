@@ -1,0 +1,193 @@
+"""The `dry_run` stage: a short training of a small model through the same data, template, plan and worker.
+
+It also proves that a killed training goes on as if nothing had happened: from a copy of one of its checkpoints a second
+worker trains on, saves, kills itself, is started again, and must end with the same losses and the same adapter.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import signal
+from dataclasses import dataclass
+from pathlib import Path
+
+from specs.canonical import sha256_file
+from specs.errors import InputError, TrainingError, WorkerError
+from specs.files import storage_errors
+from specs.parameters import DryRunParameters, TrainingConfiguration
+from specs.stages import Progress, StageContext, StageResult
+from tasks.data.batch_plan import PlanRow, plan_batches, write_plan
+from tasks.training.job import Job
+from tasks.training.launch import keep_results, run_training
+from tasks.workers import WorkerDied
+
+PROOF_STEPS = 4
+"""Steps that the proof trains again: one to the save, one to the kill, two after the resume."""
+
+PROBE_SAMPLES = 8
+MOST_FED = 512
+
+
+@dataclass(frozen=True)
+class SmallModel:
+    """The model of the dry run; `same` when it is the base model itself."""
+
+    folder: Path
+    sha256: str
+    same: bool
+
+
+@dataclass(frozen=True)
+class Selection:
+    """(sample_id, n_tokens) that fit into the dry run's length, by split, and how many do not."""
+
+    train: list[tuple[str, int]]
+    held_out: list[tuple[str, int]]
+    too_long: int
+
+
+def run(context: StageContext, progress: Progress) -> StageResult:
+    """Train `steps` steps, then prove save, kill and resume. Writes the artifacts that `specs/metrics.py` names."""
+    parameters = DryRunParameters.model_validate(context.parameters)
+    model = _model(context, parameters, progress)
+    samples = context.inputs["data"] / "artifacts" / "samples.parquet"
+    selection = _select(samples, model, parameters.training.max_length, progress)
+    training = _training(parameters, len(selection.train))
+    rows = plan_batches(selection.train, training)
+    plan = context.artifacts / "batch_plan.parquet"
+    write_plan(rows, plan)
+    last = rows[-1].step
+    if last != parameters.steps:
+        raise TrainingError(f"the dry run was to take {parameters.steps} steps, its plan has {last}", "report this")
+    job = Job(
+        training=training,
+        base_model=model.folder,
+        base_model_name=parameters.model,
+        base_model_sha256=model.sha256,
+        samples=samples,
+        samples_sha256=sha256_file(samples),
+        plan=plan,
+        out=context.checkpoints_dir / "worker",
+        checkpoints=context.checkpoints_dir / "steps",
+        probe_sample_ids=_probe(selection),
+        evaluation_batch=max(1, training.micro_batch // 2),
+        fed_samples=min(len(rows), MOST_FED),
+        save_at=[_proof_start(last)],
+    )
+    run_training(job, context.logs / "worker.log", progress)
+    keep_results(job.out, context.artifacts)
+    _prove_resume(context, job, last, progress)
+    return StageResult(notes=_notes(context, selection, rows, parameters, training))
+
+
+def _model(context: StageContext, parameters: DryRunParameters, progress: Progress) -> SmallModel:
+    if parameters.model == context.spec.base_model and context.base_model and context.base_model_sha256:
+        return SmallModel(context.base_model, context.base_model_sha256, True)
+    from tasks.models.resolve import resolve_base_model
+
+    found = resolve_base_model(parameters.model, context.project_dir, context.spec.hub, progress)
+    return SmallModel(found.folder, found.sha256, False)
+
+
+def _select(samples: Path, model: SmallModel, max_length: int, progress: Progress) -> Selection:
+    """Samples of at most `max_length` tokens. A model with another tokenizer counts for itself."""
+    import pyarrow.parquet as pq
+
+    rows = pq.read_table(samples, columns=["sample_id", "split", "prompt", "answer", "n_tokens"]).to_pylist()
+    if not model.same:
+        from tasks.prompts import PromptTemplate
+
+        template = PromptTemplate.load(model.folder)
+        progress.start("tokenising for the small model", len(rows))
+        for row in rows:
+            row["n_tokens"] = len(template.encode(row["prompt"], row["answer"]).input_ids)
+            progress.advance()
+    fits = [row for row in rows if row["n_tokens"] <= max_length]
+    train = sorted((row["sample_id"], row["n_tokens"]) for row in fits if row["split"] == "train")
+    if not train:
+        raise InputError(
+            f"no training sample has {max_length} tokens or less", "raise max_length of the dry run, or shorten samples"
+        )
+    held_out = sorted((row["sample_id"], row["n_tokens"]) for row in fits if row["split"] == "eval")
+    return Selection(train, held_out, sum(1 for row in rows if row["split"] == "train") - len(train))
+
+
+def _training(parameters: DryRunParameters, samples: int) -> TrainingConfiguration:
+    """The proposed configuration for exactly `steps` steps, with the epochs they need, keeping its last saves."""
+    asked = parameters.training
+    needed = math.ceil(parameters.steps / math.ceil(samples / asked.effective_batch))
+    return asked.model_copy(
+        update={
+            "max_steps": parameters.steps,
+            "epochs": max(asked.epochs, needed),
+            "keep_checkpoints": max(asked.keep_checkpoints, PROOF_STEPS + 2),
+        }
+    )
+
+
+def _probe(selection: Selection) -> list[str]:
+    """A fixed batch spread over the lengths: held-out samples, or training samples where none is held out."""
+    pool = [i for i, _ in sorted(selection.held_out or selection.train, key=lambda s: (s[1], s[0]))]
+    count = min(PROBE_SAMPLES, len(pool))
+    return sorted({pool[i * len(pool) // count] for i in range(count)})
+
+
+def _proof_start(steps: int) -> int:
+    """The checkpoint that the proof begins with."""
+    return max(1, steps - PROOF_STEPS)
+
+
+def _prove_resume(context: StageContext, job: Job, steps: int, progress: Progress) -> None:
+    """Start from a copy of a checkpoint, save one step later, be killed one step later, resume to the end."""
+    start = _proof_start(steps)
+    folder = context.checkpoints_dir / "proof"
+    with storage_errors(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+        source = job.checkpoints / f"{start:08d}"
+        shutil.copytree(source, folder / "steps" / source.name)
+        (folder / "worker").mkdir()
+        for path in sorted(job.out.glob("*.jsonl")):
+            shutil.copyfile(path, folder / "worker" / path.name)
+    proof = job.model_copy(update={"out": folder / "worker", "checkpoints": folder / "steps", "save_at": [start + 1]})
+    progress.say(f"proof of resume: from step {start}, killed after step {start + 2}, started again")
+    log = context.logs / "proof.log"
+    try:
+        run_training(proof.model_copy(update={"kill_after_step": start + 2}), log, progress)
+    except WorkerDied as died:
+        if died.signal_number != getattr(signal, "SIGKILL", signal.SIGTERM):
+            raise
+    else:
+        raise WorkerError("the worker that was to be killed ended by itself", "report this")
+    run_training(proof, log, progress)
+    keep_results(proof.out, context.artifacts / "resumed")
+
+
+def _notes(
+    context: StageContext,
+    selection: Selection,
+    rows: list[PlanRow],
+    parameters: DryRunParameters,
+    training: TrainingConfiguration,
+) -> list[str]:
+    used, limit = len({row.sample_id for row in rows}), training.max_length
+    before, after, steps = parameters.training.epochs, training.epochs, parameters.steps
+    zh = context.spec.language == "zh"
+    notes = [
+        f"试跑使用 {used} 条训练样本（共 {len(selection.train)} 条符合长度）"
+        if zh
+        else f"the dry run used {used} of {len(selection.train)} training samples that fit its length"
+    ]
+    if selection.too_long:
+        notes.append(
+            f"{selection.too_long} 条训练样本超过 {limit} 个词元，未用于试跑"
+            if zh
+            else f"{selection.too_long} training samples with more than {limit} tokens were left out of the dry run"
+        )
+    if after != before:
+        notes.append(
+            f"轮数由 {before} 增至 {after}，以完成 {steps} 步"
+            if zh
+            else f"epochs raised from {before} to {after} to reach {steps} steps"
+        )
+    return notes

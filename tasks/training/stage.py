@@ -1,0 +1,66 @@
+"""The `train` stage: the configuration that passed the stress test, on the batch plan that the stress test made."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from specs.canonical import sha256_file
+from specs.errors import GuardRefused, InputError, TrainingError
+from specs.parameters import TrainParameters, fingerprint
+from specs.stages import Progress, StageContext, StageResult
+from tasks.training.job import Job
+from tasks.training.launch import keep_results, read_lines, run_training, session_notes
+
+
+def run(context: StageContext, progress: Progress) -> StageResult:
+    """Train to the last planned step. Started again after a stop or a crash, it goes on and ends with the same bytes.
+
+    The worker's own files lie beside the checkpoints, which outlive an attempt that was cut off; they are copied
+    into the artifacts at the end.
+    """
+    job = make_job(context)
+    _same_as_stress_test(context, job)
+    result = run_training(job, context.logs / "worker.log", progress)
+    if not result.finished:
+        raise TrainingError(
+            f"the training ended after {result.steps} of {result.planned} steps", "`gatewright resume` goes on"
+        )
+    keep_results(job.out, context.artifacts)
+    return StageResult(notes=session_notes(read_lines(context.artifacts / "sessions.jsonl"), context.spec.language))
+
+
+def make_job(context: StageContext) -> Job:
+    """The worker's job. Raises `InputError` when an input of the stage is not there."""
+    training = TrainParameters.model_validate(context.parameters).training
+    samples = _artifact(context, "data", "samples.parquet")
+    if context.base_model is None or context.base_model_sha256 is None:
+        raise InputError("train needs a base model", "set base_model in project.yaml")
+    return Job(
+        training=training,
+        base_model=context.base_model,
+        base_model_name=context.spec.base_model,
+        base_model_sha256=context.base_model_sha256,
+        samples=samples,
+        samples_sha256=sha256_file(samples),
+        plan=_artifact(context, "stress_test", "batch_plan.parquet"),
+        out=context.checkpoints_dir / "worker",
+        checkpoints=context.checkpoints_dir,
+    )
+
+
+def _artifact(context: StageContext, stage: str, name: str) -> Path:
+    folder = context.inputs.get(stage)
+    if folder is None or not (folder / "artifacts" / name).is_file():
+        raise InputError(f"{context.stage} needs {name} of {stage}", f"run {stage} first")
+    return folder / "artifacts" / name
+
+
+def _same_as_stress_test(context: StageContext, job: Job) -> None:
+    """Raise `GuardRefused` when the stress test vouched for another configuration, base model or set of samples."""
+    settings = json.loads(_artifact(context, "stress_test", "settings.json").read_bytes())
+    if settings["fingerprint"] != fingerprint(job.training, job.base_model_sha256, job.samples_sha256):
+        raise GuardRefused(
+            "this configuration is not the one that passed the stress test",
+            "rework the stress test with it: train runs only what was measured",
+        )

@@ -1,0 +1,82 @@
+"""Metrics of the `dry_run` stage from its artifacts alone."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from specs.criteria import Metric
+from tasks.verify import training_logs as logs
+from tasks.verify.tensors import differing_tensors, trained_folder
+
+
+def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str, Any]) -> dict[str, Metric]:
+    """One metric per name of `specs/metrics.py`; what cannot be shown is null with a reason."""
+    artifacts = attempt_dir / "artifacts"
+    planned, lines = logs.plan(artifacts / "batch_plan.parquet"), logs.lines(artifacts / "metrics.jsonl")
+    return {
+        "steps_missing": logs.steps_missing(planned, lines),
+        "nonfinite_steps": logs.nonfinite_steps(lines),
+        "probe_loss_change": _probe_loss_change(logs.document(artifacts / "probe.json")),
+        "loss_trend": logs.loss_trend(lines),
+        "order_mismatches": logs.order_mismatches(planned, logs.lines(artifacts / "micro_batches.jsonl")),
+        "masked_end_tokens": _masked_end_tokens(logs.lines(artifacts / "fed.jsonl")),
+        "resume_loss_difference": _resume_loss_difference(lines, artifacts / "resumed"),
+        "resume_weight_difference": _resume_weight_difference(artifacts),
+        "memory_growth": _memory_growth(lines),
+        "steps_taken": Metric(value=len(lines), unit="steps"),
+        "seconds_per_step": logs.median_of(lines, "seconds", "s"),
+        "peak_bytes": logs.largest(lines, "memory_bytes", "bytes"),
+    }
+
+
+def _probe_loss_change(probe: Mapping[str, Any]) -> Metric:
+    if probe.get("before") is None or probe.get("after") is None:
+        return logs.missing("nats/token", "probe.json")
+    return Metric(value=float(probe["after"]) - float(probe["before"]), unit="nats/token")
+
+
+def _masked_end_tokens(fed: Sequence[Mapping[str, Any]]) -> Metric:
+    """Samples whose last token is not the end token, is not learnt, or whose padding is learnt."""
+    if not fed:
+        return logs.missing("samples", "fed.jsonl")
+
+    def right(line: Mapping[str, Any]) -> bool:
+        return bool(line["last_token"] == line["last_label"] == line["end_token"] and line["learnt_padding"] == 0)
+
+    return Metric(value=sum(not right(line) for line in fed), unit="samples")
+
+
+def _resume_loss_difference(straight: Sequence[Mapping[str, Any]], resumed: Path) -> Metric:
+    """Largest difference over the steps trained after the kill. Needs a session that began at a checkpoint."""
+    unit = "nats/token"
+    sessions, after = logs.lines(resumed / "sessions.jsonl"), logs.lines(resumed / "metrics.jsonl")
+    if len(sessions) < 2 or not after:
+        return logs.missing(unit, "the resumed run")
+    start = int(sessions[-1]["from_step"])
+    wanted = {line["step"]: line["loss"] for line in straight if line["step"] > start}
+    found = {line["step"]: line["loss"] for line in after if line["step"] > start}
+    if start == 0 or not wanted or wanted.keys() != found.keys():
+        return Metric(value=None, unit=unit, reason=f"the resumed run does not cover the steps after {start}")
+    if any(wanted[step] is None or found[step] is None for step in wanted):
+        return Metric(value=None, unit=unit, reason="a loss is not finite")
+    return Metric(value=max(abs(wanted[step] - found[step]) for step in wanted), unit=unit)
+
+
+def _resume_weight_difference(artifacts: Path) -> Metric:
+    straight, resumed = dict(trained_folder(artifacts)), dict(trained_folder(artifacts / "resumed"))
+    if not straight or straight.keys() != resumed.keys():
+        return logs.missing("tensors", "what was trained, straight or resumed,")
+    return Metric(value=sum(differing_tensors(straight[k], resumed[k]) for k in straight), unit="tensors")
+
+
+def _memory_growth(lines: Sequence[Mapping[str, Any]]) -> Metric:
+    """Of the memory held between steps, which does not depend on a step's length as its peak does."""
+    held = [float(line["held_bytes"]) for line in lines if line.get("held_bytes") is not None]
+    third = len(held) // 3
+    if third < 1:
+        return logs.missing("share", "held_bytes of three steps in metrics.jsonl")
+    middle, last = held[third : 2 * third], held[-third:]
+    return Metric(value=statistics.median(last) / statistics.median(middle) - 1, unit="share")

@@ -69,6 +69,7 @@ def worker_environment(threads: int, ours: Mapping[str, str] | None = None) -> d
         "PYTHONUNBUFFERED": "1",
         "PYTHONUTF8": "1",
         "OMP_WAIT_POLICY": "passive",
+        "MALLOC_MMAP_THRESHOLD_": "65536",  # glibc gives freed tensors back, so that a peak is what was allocated
         "OMP_NUM_THREADS": str(threads),
         "MKL_NUM_THREADS": str(threads),
         "HF_HUB_OFFLINE": "1",

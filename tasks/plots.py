@@ -62,6 +62,12 @@ def missing(stage: str, attempt_dir: Path, language: Language) -> list[tuple[str
     return found
 
 
+def title_of(name: str, language: Language) -> str:
+    """The title of a plot by the name of its file."""
+    known = {plot.name for plots in PLOTS.values() for plot in plots}
+    return words(language, name) if name in known else name
+
+
 # -- reading
 
 

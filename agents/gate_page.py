@@ -1,0 +1,146 @@
+"""What a person sees at a gate, as Markdown: the finished stage, the proposal for the next, the task sheet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agents.blocks import Block, Bullets, Cell, Document, Heading, Paragraph, Table, code, to_markdown
+from agents.draft import default
+from agents.report_texts import stage_title, t
+from agents.stage_report import expected_table, metric_title, operator_sign, plain_value, verdict_line, verdict_table
+from agents.task_sheet import ExpectedRow
+from agents.units import human
+from specs.base import Language
+from specs.criteria import Criterion
+from specs.metrics import definitions
+from specs.parameters import PARAMETERS, leaves
+from specs.project import Project
+from specs.proposals import Proposal, TaskSheet
+from specs.results import Evidence
+
+
+def gate_page(
+    *,
+    gate: str,
+    round: int,
+    proposal: Proposal,
+    previous: Proposal | None,
+    finished: Evidence | None,
+    expected: Sequence[ExpectedRow],
+    spec: Project,
+    report: str | None = None,
+) -> str:
+    """The page of an open gate. How to decide is said by whoever shows it."""
+    language = spec.language
+    key = "gate_title_release" if gate == "release" else "gate_title"
+    title = t(language, key, stage=stage_title(language, gate)) if key == "gate_title" else t(language, key)
+    document = Document(f"{title} · {t(language, 'gate_round', round=round)} · {spec.project}", language)
+    if finished is not None:
+        document.add(Heading(t(language, "finished", stage=stage_title(language, finished.stage))))
+        document.add(verdict_line(finished, language), verdict_table(finished, language))
+        if finished.notes:
+            document.add(Bullets(finished.notes, data=True))
+        if report:
+            document.add(Bullets([report], data=True))
+    if proposal.task_sheet is not None:
+        document.add(Heading(t(language, "sheet")), *sheet_blocks(proposal.task_sheet, language))
+    document.add(Heading(t(language, "proposal", stage=stage_title(language, gate))))
+    document.add(*proposal_blocks(proposal, previous, language))
+    rows = [row for row in expected if row.actual is not None or row.stage == gate]
+    if rows:
+        document.add(Heading(t(language, "expected")), expected_table(rows, language, with_stage=True))
+    return to_markdown(document)
+
+
+def proposal_blocks(proposal: Proposal, previous: Proposal | None, language: Language) -> list[Block]:
+    """Who proposes what and why; warnings, memory, the answer to the feedback, and what changed."""
+    blocks: list[Block] = [Paragraph(t(language, "proposed_by", proposer=proposal.proposer), "quiet")]
+    if proposal.edited_by:
+        blocks.append(Paragraph(t(language, "edited_by", person=proposal.edited_by), "warn"))
+    for warning in proposal.warnings:
+        blocks.append(Paragraph(warning, "warn"))
+    if proposal.answers_feedback:
+        blocks += [Heading(t(language, "answer"), 3), Bullets(proposal.answers_feedback.split("\n"))]
+    if previous is not None and (changed := _changes(previous, proposal)):
+        header = [t(language, key) for key in ("parameter", "before", "after")]
+        blocks += [Heading(t(language, "changed"), 3), Table(header, changed)]
+    blocks += _parameters(proposal, language)
+    if proposal.memory is not None:
+        check = proposal.memory
+        values = {
+            "peak": human(check.peak_bytes, "bytes", language),
+            "usable": human(check.usable_bytes, "bytes", language),
+            "device": check.device,
+        }
+        line = t(language, "memory_fits" if check.fits else "memory_not", **values)
+        note = t(language, "method", method=check.method)
+        blocks.append(Paragraph(f"{t(language, 'memory')}: {line} ({note})", "" if check.fits else "bad"))
+    return blocks
+
+
+def _parameters(proposal: Proposal, language: Language) -> list[Block]:
+    """Values with a reason in a table; values at their default in one line."""
+    reasons = {reason.parameter: reason for reason in proposal.reasons}
+    rows, defaults = [], []
+    for path, value in leaves(proposal.parameters).items():
+        reason = reasons.get(path)
+        known = proposal.stage in PARAMETERS
+        if reason is None and known and default(proposal.stage, path) == value:
+            defaults.append(f"{path.rpartition('.')[2]} {plain_value(value)}")
+            continue
+        why = f"{reason.text} [{reason.source}]" if reason else ""
+        rows.append([Cell(path, data=True), Cell(plain_value(value), data=True), Cell(why)])
+    blocks: list[Block] = []
+    if rows:
+        blocks.append(Table([t(language, key) for key in ("parameter", "proposed", "because")], rows))
+    if defaults:
+        blocks.append(Paragraph(t(language, "unchanged_defaults", names=", ".join(defaults)), "quiet"))
+    return blocks
+
+
+def _changes(previous: Proposal, proposal: Proposal) -> list[list[Cell]]:
+    before, now = leaves(previous.parameters), leaves(proposal.parameters)
+    return [
+        [Cell(path, data=True), Cell(plain_value(before.get(path)), data=True), Cell(plain_value(now[path]), data=True)]
+        for path in now
+        if before.get(path) != now[path]
+    ]
+
+
+def sheet_page(sheet: TaskSheet, language: Language) -> str:
+    """A task sheet as Markdown."""
+    document = Document(t(language, "sheet"), language)
+    document.add(*sheet_blocks(sheet, language))
+    return to_markdown(document)
+
+
+def sheet_blocks(sheet: TaskSheet, language: Language) -> list[Block]:
+    """The goal, and per stage: inputs, expected numbers, blocking criteria, budget, signers, failure."""
+    blocks: list[Block] = [Paragraph(f"{t(language, 'goal')}: {sheet.goal}")]
+    for stage in sheet.stages:
+        separator = "；" if language == "zh" else "; "
+        expected = separator.join(
+            f"{metric_title(stage.name, e.metric, language)} {human(e.value, e.unit, language)}" for e in stage.expected
+        )
+        criteria = separator.join(_criterion(stage.name, c, language) for c in stage.criteria if c.blocking)
+        budget = human(stage.budget_hours, "h", language) if stage.budget_hours else t(language, "no_budget")
+        facts = [
+            ("inputs", ", ".join(map(code, stage.inputs))),
+            ("expected_value", expected or t(language, "nothing")),
+            ("criteria", criteria or t(language, "nothing")),
+            ("budget", budget),
+            ("signed_by", ", ".join(map(code, stage.signed_by))),
+            ("on_failure", stage.on_failure),
+        ]
+        colon = "：" if language == "zh" else ": "
+        blocks += [
+            Heading(stage_title(language, stage.name), 3),
+            Bullets([f"{t(language, key)}{colon}{value}" for key, value in facts]),
+        ]
+    return blocks
+
+
+def _criterion(stage: str, criterion: Criterion, language: Language) -> str:
+    unit = next((d.unit for d in definitions(stage) if d.name == criterion.metric), "")
+    bound = human(criterion.bound, unit, language)
+    return f"{metric_title(stage, criterion.metric, language)} {operator_sign(criterion.op)} {bound}"

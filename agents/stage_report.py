@@ -1,0 +1,254 @@
+"""The report of a stage: a template filled from evidence and artifacts. No number comes from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from agents.blocks import Bullets, Cell, Document, Heading, Paragraph, Picture, Table, Tone, to_html, to_markdown
+from agents.report_stages import stage_blocks
+from agents.report_texts import stage_title, t
+from agents.task_sheet import ExpectedRow
+from agents.units import duration, human, significant
+from specs.base import Language
+from specs.criteria import Verdict
+from specs.decisions import Decision
+from specs.files import write_bytes
+from specs.metrics import MetricDefinition, definitions
+from specs.project import Project
+from specs.proposals import Expectation
+from specs.results import Evidence
+
+_MARKS = {"passed": "✓", "failed": "✗", "warning": "!"}
+
+
+def write_stage_report(
+    folder: Path,
+    evidence: Evidence,
+    expected: Sequence[Expectation | ExpectedRow],
+    spec: Project,
+    decisions: Sequence[Decision] = (),
+) -> None:
+    """Write `report.md` and `report.html` of an attempt into its folder, in the language of the project."""
+    document = stage_document(folder, evidence, expected, spec, decisions)
+    write_bytes(folder / "report.md", to_markdown(document).encode())
+    write_bytes(folder / "report.html", to_html(document).encode())
+
+
+def stage_document(
+    folder: Path,
+    evidence: Evidence,
+    expected: Sequence[Expectation | ExpectedRow],
+    spec: Project,
+    decisions: Sequence[Decision] = (),
+) -> Document:
+    """The report of an attempt: verdicts first, then expected beside actual, what was dropped, pictures, details."""
+    language = spec.language
+    title = f"{stage_title(language, evidence.stage)} · {t(language, 'attempt', attempt=evidence.attempt)}"
+    document = Document(f"{title} · {spec.project}", language)
+    document.add(verdict_line(evidence, language))
+    if not evidence.gated:
+        document.add(Paragraph(t(language, "ungated"), "warn"))
+    if spec.policy.solo:
+        document.add(Paragraph(t(language, "solo"), "quiet"))
+    document.add(_facts(evidence, spec))
+    document.add(Heading(t(language, "verdicts")), verdict_table(evidence, language))
+    if other := _unjudged(evidence, language):
+        document.add(Heading(t(language, "measured"), 3), other)
+    rows = expected_rows(expected, evidence)
+    if rows:
+        document.add(Heading(t(language, "expected")), expected_table(rows, language))
+    document.add(Heading(t(language, "notes")))
+    document.add(Bullets(evidence.notes, data=True) if evidence.notes else Paragraph(t(language, "no_notes"), "quiet"))
+    _add_plots(document, folder, evidence.stage, language)
+    document.add(*stage_blocks(evidence.stage, folder / "artifacts", language))
+    if decisions:
+        document.add(Heading(t(language, "decisions")), decision_table(decisions, language))
+    _add_details(document, evidence, language)
+    return document
+
+
+def verdict_line(evidence: Evidence, language: Language) -> Paragraph:
+    """One sentence: passed, passed with warnings, or blocked, and by what."""
+    failed = [v for v in evidence.verdicts if not v.passed]
+    blocking = [v for v in failed if v.blocking]
+    if not evidence.verdicts:
+        return Paragraph(t(language, "no_criteria"), "warn")
+    if blocking:
+        return Paragraph(t(language, "blocked", names=_titles(blocking, evidence.stage, language)), "bad")
+    if failed:
+        return Paragraph(t(language, "passed_with_warnings", names=_titles(failed, evidence.stage, language)), "warn")
+    return Paragraph(t(language, "all_passed"), "good")
+
+
+def _titles(verdicts: Sequence[Verdict], stage: str, language: Language) -> str:
+    return ("、" if language == "zh" else ", ").join(metric_title(stage, v.metric, language) for v in verdicts)
+
+
+def _definition(stage: str, metric: str) -> MetricDefinition | None:
+    return next((d for d in definitions(stage) if d.name == metric), None)
+
+
+def metric_title(stage: str, metric: str, language: Language) -> str:
+    """The title of a metric; one that a person added keeps its name."""
+    definition = _definition(stage, metric)
+    return definition.title[language] if definition else metric.replace("_", " ")
+
+
+def _facts(evidence: Evidence, spec: Project) -> Table:
+    language = spec.language
+    took = (evidence.ended_at - evidence.started_at).total_seconds()
+    rows = [
+        [Cell(t(language, "project")), Cell(spec.project, data=True)],
+        [Cell(t(language, "run")), Cell(evidence.run, data=True)],
+        [Cell(t(language, "base_model")), Cell(spec.base_model, data=True)],
+        [Cell(t(language, "started")), Cell(evidence.started_at.strftime("%Y-%m-%d %H:%M:%S %Z"), data=True)],
+        [Cell(t(language, "took")), Cell(duration(took), data=True)],
+    ]
+    return Table(["", ""], rows)
+
+
+def verdict_table(evidence: Evidence, language: Language) -> Table:
+    """Every verdict, failures first; each with its value, its bound, and whether it blocks."""
+    order = sorted(evidence.verdicts, key=lambda v: (v.passed, not v.blocking))
+    rows = []
+    for verdict in order:
+        outcome = "passed" if verdict.passed else "failed" if verdict.blocking else "warning"
+        tone: Tone = "good" if verdict.passed else "bad" if verdict.blocking else "warn"
+        value = human(verdict.value, verdict.unit, language)
+        if verdict.value is None and verdict.reason:
+            value = f"{value}: {verdict.reason}"
+        rows.append(
+            [
+                Cell(f"{_MARKS[outcome]} {t(language, outcome)}", tone=tone),
+                Cell(metric_title(evidence.stage, verdict.metric, language)),
+                Cell(value, number=True),
+                Cell(f"{operator_sign(verdict.op)} {human(verdict.bound, verdict.unit, language)}", number=True),
+                Cell(t(language, "blocking" if verdict.blocking else "warns"), tone="quiet"),
+            ]
+        )
+    return Table([t(language, k) for k in ("result", "metric", "value", "bound", "kind")], rows)
+
+
+def operator_sign(op: str) -> str:
+    """A comparison as people write it."""
+    return {"==": "=", "!=": "≠", "<=": "≤", ">=": "≥"}.get(op, op)
+
+
+def _unjudged(evidence: Evidence, language: Language) -> Table | None:
+    judged = {v.metric for v in evidence.verdicts}
+    known = [d.name for d in definitions(evidence.stage)]
+    names = [n for n in known if n in evidence.metrics and n not in judged]
+    names += sorted(n for n in evidence.metrics if n not in judged and n not in known)
+    rows = []
+    for name in names:
+        metric = evidence.metrics[name]
+        value = human(metric.value, metric.unit, language)
+        if metric.value is None and metric.reason:
+            value = f"{value}: {metric.reason}"
+        rows.append([Cell(metric_title(evidence.stage, name, language)), Cell(value, number=True)])
+    return Table([t(language, "metric"), t(language, "value")], rows) if rows else None
+
+
+def expected_rows(expected: Sequence[Expectation | ExpectedRow], evidence: Evidence) -> list[ExpectedRow]:
+    """Expectations of this stage beside what its evidence measured."""
+    rows = []
+    for item in expected:
+        if isinstance(item, ExpectedRow):
+            if item.stage == evidence.stage:
+                rows.append(item)
+            continue
+        metric = evidence.metrics.get(item.metric)
+        actual = metric.value if metric else None
+        rows.append(
+            ExpectedRow(
+                stage=evidence.stage,
+                metric=item.metric,
+                expected=item.value,
+                actual=actual,
+                unit=item.unit,
+                why=item.why,
+            )
+        )
+    return rows
+
+
+def expected_table(rows: Sequence[ExpectedRow], language: Language, with_stage: bool = False) -> Table:
+    """Expected and actual numbers with their relative difference."""
+    table = []
+    for row in rows:
+        difference = row.difference
+        shown = "" if difference is None else f"{difference * 100:+.1f} %"
+        cells = [
+            Cell(metric_title(row.stage, row.metric, language)),
+            Cell(human(row.expected, row.unit, language), number=True),
+            Cell(t(language, "pending") if row.actual is None else human(row.actual, row.unit, language), number=True),
+            Cell(shown, number=True, tone="warn" if difference is not None and abs(difference) > 0.2 else ""),
+            Cell(row.why, tone="quiet"),
+        ]
+        table.append([Cell(stage_title(language, row.stage)), *cells] if with_stage else cells)
+    keys = ("metric", "expected_value", "actual_value", "difference", "why")
+    header = [t(language, key) for key in keys]
+    return Table([t(language, "stage"), *header] if with_stage else header, table)
+
+
+def _add_plots(document: Document, folder: Path, stage: str, language: Language) -> None:
+    from tasks.plots import missing, title_of
+
+    pictures = [
+        Picture(f"plots/{path.name}", path.read_text(encoding="utf-8"), title_of(path.stem, language))
+        for path in sorted((folder / "plots").glob("*.svg"))
+    ]
+    lacking = missing(stage, folder, language)
+    if pictures or lacking:
+        document.add(Heading(t(language, "plots")), *pictures)
+    if lacking:
+        document.add(Bullets([t(language, "not_drawn", title=title, what=what) for title, what in lacking]))
+
+
+def decision_table(decisions: Sequence[Decision], language: Language) -> Table:
+    """Who decided what at which gate, and how sure we are that it was that person."""
+    rows = []
+    for decision in decisions:
+        marks = [t(language, "self_approved")] if decision.self_approved else []
+        marks += [t(language, "override")] if decision.override else []
+        choice = t(language, f"choice.{decision.choice}")
+        rows.append(
+            [
+                Cell(stage_title(language, decision.gate)),
+                Cell(str(decision.round), number=True),
+                Cell(f"{choice} ({', '.join(marks)})" if marks else choice),
+                Cell(decision.actor, data=True),
+                Cell(decision.authentication, data=True),
+                Cell(decision.comment, data=True),
+            ]
+        )
+    return Table([t(language, k) for k in ("gate", "round", "choice", "actor", "authentication", "comment")], rows)
+
+
+def _add_details(document: Document, evidence: Evidence, language: Language) -> None:
+    """Folded: how every metric is recomputed, and every file with its digest."""
+    recomputed = [
+        [Cell(d.title[language]), Cell(d.recomputed)] for d in definitions(evidence.stage) if d.name in evidence.metrics
+    ]
+    if recomputed:
+        document.add(Table([t(language, "metric"), ""], recomputed, folded=t(language, "recomputed")))
+    files: list[list[Cell]] = [
+        [Cell(a.path, data=True), Cell(human(a.bytes, "bytes", language), number=True), Cell(a.sha256, data=True)]
+        for a in evidence.artifacts
+    ]
+    if files:
+        header = [t(language, "file"), t(language, "size"), "SHA-256"]
+        document.add(Table(header, files, folded=t(language, "files")))
+
+
+def plain_value(value: Any) -> str:
+    """A parameter value as people write it."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return significant(value, 6) if abs(value) >= 1e-4 or value == 0 else f"{value:g}"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

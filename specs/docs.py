@@ -152,18 +152,19 @@ def spec_models() -> list[tuple[str, type[BaseModel]]]:
     found += [(f"sources[], kind {get_args(m.model_fields['kind'].annotation)[0]}", m) for m in sources]
     for name, field in Project.model_fields.items():
         if name != "sources":
-            found += [(name, m) for m in _models(field.annotation)]
+            found += _models(name, field.annotation)
     return found
 
 
-def _models(annotation: Any) -> Iterable[type[BaseModel]]:
+def _models(place: str, annotation: Any) -> Iterable[tuple[str, type[BaseModel]]]:
+    """The models inside an annotation, each with its place: `policy`, `policy.approvers[]`, `stages.*.*`."""
+    inner = {list: "[]", dict: ".*"}.get(get_origin(annotation), "")
     if is_model(annotation):
-        yield annotation
-        annotations = [f.annotation for f in annotation.model_fields.values()]
-    else:
-        annotations = list(get_args(annotation))
-    for inner in annotations:
-        yield from _models(inner)
+        yield place, annotation
+        for name, field in annotation.model_fields.items():
+            yield from _models(f"{place}.{name}", field.annotation)
+    for member in get_args(annotation):
+        yield from _models(place + inner, member)
 
 
 def spec_page() -> str:

@@ -107,7 +107,7 @@ def _markdown(block: Block) -> str:
         case Paragraph(text, tone):
             return f"**{text}**" if tone in ("good", "bad", "warn") else text
         case Bullets(items, data):
-            return "\n".join(f"- {code(item) if data else item}" for item in items)
+            return "\n".join(f"- {escape(item) if data else item}" for item in items)
         case Table(header, rows, folded):
             return "" if folded else _markdown_table(header, rows)
         case Sample(title, context, learnt, labels):
@@ -136,6 +136,11 @@ def _markdown_cell(cell: Cell) -> str:
         text = code(text)
     text = text.replace("|", "\\|")
     return f"**{text}**" if cell.tone in ("bad", "warn") and text else text
+
+
+def escape(text: str) -> str:
+    """One line of text in which nothing is Markdown."""
+    return re.sub(r"([\\`*_\[\]<>|#~&])", r"\\\1", re.sub(r"\s+", " ", text).strip())
 
 
 def code(text: str) -> str:
@@ -199,8 +204,9 @@ def _html_table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
         f'<th scope="col"{" class=number" if right else ""}>{html.escape(name)}</th>'
         for name, right in zip(header, numeric, strict=True)
     )
+    head = f"<thead><tr>{head}</tr></thead>" if any(header) else ""
     body = "".join("<tr>" + "".join(_html_cell(cell) for cell in row) + "</tr>" for row in rows)
-    return f'<div class="table"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    return f'<div class="table"><table>{head}<tbody>{body}</tbody></table></div>'
 
 
 def _html_cell(cell: Cell) -> str:

@@ -74,7 +74,7 @@ def proposal_blocks(proposal: Proposal, previous: Proposal | None, language: Lan
         }
         line = t(language, "memory_fits" if check.fits else "memory_not", **values)
         note = t(language, "method", method=check.method)
-        blocks.append(Paragraph(f"{t(language, 'memory')}: {line} ({note})", "" if check.fits else "bad"))
+        blocks.append(Paragraph(f"{line} ({note})", "" if check.fits else "bad"))
     return blocks
 
 

@@ -103,7 +103,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "没有规则能处理：{text}。可用 --set 名称=值 直接设置任一参数（{names}）。",
     ),
     "warn_max_steps": (
-        "max_steps stops the training after {seen:,} of {total:,} samples that {epochs} epochs would show",
+        "max_steps stops the training after {seen:,} of {total:,} planned samples (epochs: {epochs})",
         "max_steps 使训练在 {epochs} 轮的 {total:,} 个样本中只看 {seen:,} 个",
     ),
     "warn_too_long": (

@@ -128,14 +128,13 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "after": ("Now", "现在"),
     "answer": ("Answer to the feedback", "对反馈的答复"),
     "warnings": ("Warnings", "警告"),
-    "memory": ("Memory", "内存"),
     "memory_fits": (
-        "Predicted peak {peak} of {usable} usable on {device}: fits.",
-        "预测峰值 {peak}，{device} 可用 {usable}：放得下。",
+        "Memory: predicted peak {peak} of {usable} usable on {device}: fits",
+        "内存：预测峰值 {peak}，{device} 可用 {usable}：放得下",
     ),
     "memory_not": (
-        "Predicted peak {peak} of {usable} usable on {device}: does not fit.",
-        "预测峰值 {peak}，{device} 可用 {usable}：放不下。",
+        "Memory: predicted peak {peak} of {usable} usable on {device}: does not fit",
+        "内存：预测峰值 {peak}，{device} 可用 {usable}：放不下",
     ),
     "sheet": ("Task sheet", "任务单"),
     "goal": ("Goal", "目标"),
@@ -147,7 +146,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "signed_by": ("Signed by", "签字人"),
     "on_failure": ("On failure", "失败时"),
     "report_at": ("Full report: {path}", "完整报告：{path}"),
-    "method": ("by {method}", "方法：{method}"),
+    "method": ("account: {method}", "账目：{method}"),
     "nothing": ("—", "—"),
 }
 

@@ -194,11 +194,11 @@ def expected_table(rows: Sequence[ExpectedRow], language: Language, with_stage: 
 
 
 def _add_plots(document: Document, folder: Path, stage: str, language: Language) -> None:
-    from tasks.plots import missing, title_of
+    from tasks.plots import drawn, missing, title_of
 
     pictures = [
         Picture(f"plots/{path.name}", path.read_text(encoding="utf-8"), title_of(path.stem, language))
-        for path in sorted((folder / "plots").glob("*.svg"))
+        for path in drawn(stage, folder)
     ]
     lacking = missing(stage, folder, language)
     if pictures or lacking:

@@ -98,3 +98,9 @@ def test_every_exit_code_is_listed(name: str):
 def test_the_ground_floor_of_both_readmes_is_the_same():
     english, chinese = (re.findall(r"^(#+) ", text_of(name), flags=re.MULTILINE) for name in READMES)
     assert english == chinese
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_module_that_is_named_exists(name: str):
+    for path in re.findall(r"`((?:specs|tasks|agents|flows|tests)/[\w/.]+)`", text_of(name)):
+        assert (ROOT / path).exists(), f"{name} names {path}"

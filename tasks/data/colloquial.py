@@ -34,7 +34,7 @@ _REPAIR = re.compile(
     r"re?align(?:ed)?|aligned|reseat(?:ed)?|solder(?:ed)?|re-?wired?|rebuilt|install(?:ed)?|fitted|restarted|"
     r"reload(?:ed)?|bled|(?:re)?calibrated?|drained|removed|patched|insulated|updated|put in)\b"
     r"|更换|换了|换新|换上|换成|换下|修复|修理|修好|清洁|清理|清洗|清除|调整|调节|紧固|拧紧|重启|复位|润滑|加油|加注|补油|焊接|重新|"
-    r"安装|校准|校正|研磨|疏通|排气",
+    r"安装|装好|装回|接好|调好|调回|固定|校准|校正|研磨|疏通|排气",
     re.IGNORECASE,
 )
 _CLAUSE = re.compile(

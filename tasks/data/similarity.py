@@ -43,9 +43,10 @@ def critical_tokens(normalised: str) -> frozenset[str]:
 
 
 def shingles(normalised: str) -> frozenset[str]:
-    """Character 3-grams for Chinese, 5-grams for other text; 2-grams for Chinese under 40 characters."""
-    dense = normalised.replace(" ", "") if _CJK.search(normalised) else normalised
-    size = 5 if dense is normalised else (2 if len(dense) < 40 else 3)
+    """Character 3-grams for Chinese (without spaces), 5-grams for other text. One size, so that lengths compare."""
+    chinese = _CJK.search(normalised) is not None
+    dense = normalised.replace(" ", "") if chinese else normalised
+    size = 3 if chinese else 5
     return frozenset(dense[i : i + size] for i in range(max(1, len(dense) - size + 1)))
 
 

@@ -1,0 +1,188 @@
+"""Whether every raw row has exactly one fate, and every character is somewhere: raw files against the artifacts."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from tasks.verify import data_raw as raw
+
+GAP_STEPS = 5.0
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """A Parquet file as a list of rows."""
+    rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+    return rows
+
+
+class RawFiles:
+    """The raw files of a project beside the artifacts of an attempt."""
+
+    def __init__(self, artifacts: Path, context: Mapping[str, Any]) -> None:
+        self.spec = context["spec"]
+        self.project_dir = Path(context["project_dir"])
+        self.ledger = read_rows(artifacts / "row_ledger.parquet")
+        self.samples = read_rows(artifacts / "samples.parquet")
+        self.paragraphs = read_rows(artifacts / "paragraphs.parquet")
+        self.windows = read_rows(artifacts / "windows.parquet")
+        self.quarantine = read_rows(artifacts / "quarantine.parquet")
+        decoding = json.loads((artifacts / "decoding.json").read_bytes())["files"]
+        self.decoding: dict[tuple[str, str], dict[str, Any]] = {(d["source"], d["sheet"]): d for d in decoding}
+        self._tables: raw.Rows | None = None
+
+    def files(self, *kinds: str) -> Iterator[tuple[str, Path, Mapping[str, Any]]]:
+        """(name, path, source of the spec) of every raw file of the kinds."""
+        for source in self.spec["sources"]:
+            if source["kind"] in kinds:
+                for name, path in raw.files_of(self.project_dir, source):
+                    yield name, path, source
+
+    def encoding(self, name: str) -> str:
+        """The encoding that the stage recorded for a file."""
+        return next((str(d["encoding"]) for (source, _), d in self.decoding.items() if source == name), "")
+
+    def kind_of(self, name: str) -> str:
+        """The kind of source that a file belongs to."""
+        return next((str(s["kind"]) for n, _, s in self.files(*raw.DOCUMENT_KINDS) if n == name), "")
+
+    def tables(self) -> raw.Rows:
+        """Every raw row of every table."""
+        if self._tables is None:
+            self._tables = {}
+            for name, path, source in self.files(*raw.TABLE_KINDS):
+                self._tables.update(raw.table_rows(name, path, source, self.encoding(name)))
+        return self._tables
+
+    def texts(self) -> raw.Rows:
+        """The text of every unit that can be merged: table rows, paragraphs, instruction records are left out."""
+        documents = {(p["source"], p["location"]): {"text": p["text"]} for p in self.paragraphs}
+        return {**self.tables(), **documents}
+
+
+def expected_units(files: RawFiles) -> Counter[tuple[str, str]]:
+    """Every unit that must have a fate: counted in the raw files; paragraphs and windows as they were cut."""
+    expected = Counter(files.tables().keys())
+    expected.update((p["source"], p["location"]) for p in files.paragraphs)
+    expected.update({(w["source"], w["location"]) for w in files.windows})
+    for name, path, _ in files.files("instructions"):
+        count = raw.record_count(path, files.encoding(name))
+        expected.update((name, f"#{number}") for number in range(1, count + 1))
+    expected.update(
+        (r["source"], r["location"]) for r in files.ledger if str(r["location"]).startswith("row#")
+    )  # rows of sensor logs that are in no window: checked against the file by `sensor_faults`
+    return expected
+
+
+def rows_unaccounted(files: RawFiles) -> int:
+    """Units without exactly one fate, fates without a unit, and fates that do not hold together."""
+    expected = expected_units(files)
+    found = Counter((row["source"], row["location"]) for row in files.ledger)
+    wrong = (expected - found).total() + (found - expected).total()
+    return wrong + _broken_fates(files) + _holes(files) + sensor_faults(files)
+
+
+def _broken_fates(files: RawFiles) -> int:
+    """Kept without a sample, merged into what is not kept, quarantined without its original, unknown fates."""
+    fate = {(r["source"], r["location"]): r["fate"] for r in files.ledger}
+    originals = Counter((q["source"], q["location"]) for q in files.quarantine)
+    quarantined = Counter(key for key, name in fate.items() if name == "quarantined")
+    wrong = (originals - quarantined).total() + (quarantined - originals).total()
+    for row in files.ledger:
+        if row["fate"] == "kept":
+            wrong += not row["sample_ids"]
+        elif row["fate"] == "merged":
+            target = tuple(str(row["merged_into"]).rpartition("|")[::2])
+            wrong += fate.get((target[0], target[1])) != "kept"
+        else:
+            wrong += row["fate"] not in ("quarantined", "out_of_scope") or not row["reason"]
+    return wrong
+
+
+def _holes(files: RawFiles) -> int:
+    """Numbers that are missing or double among the paragraphs and windows of a file; files without any."""
+    numbers: dict[str, list[int]] = defaultdict(list)
+    for p in files.paragraphs:
+        numbers[p["source"]].append(int(p["location"].rpartition("#")[2]))
+    for source, location in sorted({(w["source"], w["location"]) for w in files.windows}):
+        numbers[source].append(int(location.rpartition("#")[2]))
+    wrong = 0
+    for name, _, _ in files.files(*raw.DOCUMENT_KINDS, "sensor_logs"):
+        found = sorted(numbers.pop(name, []))
+        wrong += (Counter(range(1, max(found, default=1) + 1)) - Counter(found)).total()
+        wrong += len(found) - len(set(found))
+    return wrong + len(numbers)
+
+
+def sensor_faults(files: RawFiles) -> int:
+    """Rows of sensor logs that are in no window or in two, and windows that span a gap."""
+    wrong = 0
+    for name, path, source in files.files("sensor_logs"):
+        zone = files.spec.get("time_zone") or "UTC"
+        times = raw.sensor_times(name, path, source, files.encoding(name), zone)
+        windows = {w["location"]: w for w in files.windows if w["source"] == name}
+        left_out = {
+            int(r["location"][4:]) for r in files.ledger if r["source"] == name and r["location"].startswith("row#")
+        }
+        inside = sum(w["rows"] for w in windows.values())
+        wrong += abs(len(times) - inside - len(left_out))
+        used = [t for number, t in enumerate(times, start=1) if number not in left_out and t is not None]
+        steps = [b - a for a, b in pairwise(used) if b > a]
+        usual = statistics.median(steps) if steps else 1.0
+        at = 0
+        for window in sorted(windows.values(), key=lambda w: int(w["location"].rpartition("#")[2])):
+            part = used[at : at + window["rows"]]
+            at += window["rows"]
+            spans = any(b - a > GAP_STEPS * usual or b <= a for a, b in pairwise(part))
+            ends = part and abs(part[0] - window["start"].timestamp()) < 0.01
+            wrong += spans or not ends
+    return wrong
+
+
+def characters_unexplained(files: RawFiles) -> int:
+    """Characters that were in a raw file and are nowhere, or that decoding replaced or made up."""
+    lost = sum(str(s["text"]).count("\ufffd") for s in files.samples)
+    for name, path, source in files.files(*raw.TABLE_KINDS, "sensor_logs"):
+        entries = [d for (n, _), d in files.decoding.items() if n == name]
+        if not entries:
+            lost += raw.table_characters(name, path, "utf-8", str(source.get("sheet") or ""))
+        for entry in entries:
+            count = raw.table_characters(name, path, entry["encoding"], entry["sheet"])
+            lost += abs(count - entry["characters_in"]) + abs(entry["characters_in"] - entry["characters_out"])
+            lost += 0 if _encoding_right(name, path, entry["encoding"]) else count
+    return lost + sum(_document_lost(files, name, path) for name, path, _ in files.files(*raw.DOCUMENT_KINDS))
+
+
+def _encoding_right(name: str, path: Path, encoding: str) -> bool:
+    return encoding == "workbook" or raw.decode_again(raw.raw_bytes(path), encoding)[1]
+
+
+def _document_lost(files: RawFiles, name: str, path: Path) -> int:
+    """Characters of a document that its paragraphs do not hold, and of paragraphs that their samples do not hold."""
+    encoding = files.encoding(name)
+    mine = [p for p in files.paragraphs if p["source"] == name]
+    held: Counter[str] = Counter()
+    for paragraph in mine:
+        held.update(raw.visible_characters(paragraph["text"]))
+    readings = raw.document_characters(name, path, encoding)
+    if name.lower().endswith(".pdf"):
+        held = raw.folded(held)
+    lost = min(((reading - held).total() + (held - reading).total()) for reading in readings)
+    if encoding not in ("pdf", "docx") and not _encoding_right(name, path, encoding):
+        lost += held.total()
+    texts: dict[str, Counter[str]] = defaultdict(Counter)
+    for s in files.samples:
+        if s["source"] == name:
+            texts[s["location"]].update(raw.visible_characters(f"{s['prompt']}{s['answer']}"))
+    kept = {r["location"] for r in files.ledger if r["source"] == name and r["fate"] == "kept" and not r["cut_tokens"]}
+    for p in mine:
+        if p["location"] in kept and files.kind_of(name) == "manuals":
+            lost += (raw.visible_characters(p["text"]) - texts[p["location"]]).total()
+    return lost

@@ -1,0 +1,85 @@
+"""Duplicates, leakage and lost variants measured again on the finished samples, by exact sets of shingles."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+THRESHOLD = 0.7
+
+_WORD = re.compile(r"(?:(?<!\w)[-+](?=\d))?\w+(?:[.\-+/#*]\w+)*")
+_LIST_MARK = re.compile(
+    r"(?:(?<=\s)|(?<=^)|(?<=[;；。.,，:：]))[(（]?(?:\d{1,2}(?:[)）、]|[.．](?!\d))|[①-⑳])", re.MULTILINE
+)
+_STEP_WORD = re.compile(r"(?:step|步骤)\s*\d{1,2}", re.IGNORECASE)
+_CODE = re.compile(r"[a-z0-9]*\d[a-z0-9]*(?:[.\-/][a-z0-9]+)*")
+
+
+def content(sample: Mapping[str, Any]) -> str:
+    """What a sample says, without the words of its prompt."""
+    if not sample["prompt"] or sample["kind"] == "instruction":
+        return f"{sample['prompt']}\n{sample['answer']}".strip()
+    return "\n".join(
+        str(sample[name]) for name in ("device_model", "fault_type", "phenomenon", "steps", "repair") if sample[name]
+    )
+
+
+def question_and_answer(sample: Mapping[str, Any]) -> str:
+    """The whole of what is asked and answered."""
+    return f"{sample['prompt']}\n{sample['answer']}"
+
+
+def fold(text: str) -> str:
+    """Words in NFKC and folded case, without punctuation but inside words; no spaces between Chinese characters."""
+    words = _WORD.findall(unicodedata.normalize("NFKC", text).casefold().replace("_", " "))
+    return re.sub(r"(?<=[\u3400-\u9fff]) (?=[\u3400-\u9fff])", "", " ".join(words))
+
+
+def grams(text: str) -> set[str]:
+    """Character 3-grams of Chinese text, 5-grams of other text."""
+    folded = fold(text)
+    size = 5
+    if any("\u3400" <= c <= "\u9fff" for c in folded):
+        folded, size = folded.replace(" ", ""), 3
+    return {folded[i : i + size] for i in range(max(1, len(folded) - size + 1))}
+
+
+def near_leaks(train: Sequence[str], held_out: Sequence[str], threshold: float = THRESHOLD) -> set[int]:
+    """Indices of held-out texts with a training text at Jaccard >= `threshold`, over all pairs."""
+    index: dict[str, list[int]] = defaultdict(list)
+    sizes = []
+    for i, text in enumerate(train):
+        found = grams(text)
+        sizes.append(len(found))
+        for gram in found:
+            index[gram].append(i)
+    leaks = set()
+    for j, text in enumerate(held_out):
+        found = grams(text)
+        shared = Counter(i for gram in found for i in index.get(gram, ()))
+        if any(n / (len(found) + sizes[i] - n) >= threshold for i, n in shared.items()):
+            leaks.add(j)
+    return leaks
+
+
+def differs_in_code(a: Mapping[str, str], b: Mapping[str, str]) -> bool:
+    """Whether two raw rows name other codes, models or numbers. Dates and order numbers are no part of a record."""
+    for name in ("fault_type", "device_model"):
+        x, y = (re.sub(r"[\W_]+", "", unicodedata.normalize("NFKC", r.get(name, "")).casefold()) for r in (a, b))
+        if x != y and not (x and y and (x.endswith(y) or y.endswith(x)) and _digits(x) == _digits(y)):
+            return True
+    return _codes(a) != _codes(b)
+
+
+def _digits(text: str) -> str:
+    return "".join(c for c in text if c.isdigit())
+
+
+def _codes(row: Mapping[str, str]) -> set[str]:
+    skip = ("fault_type", "device_model", "date", "order_id")
+    text = "\n".join(value for name, value in sorted(row.items()) if name not in skip)
+    text = _STEP_WORD.sub(" ", _LIST_MARK.sub(" ", text))
+    return set(_CODE.findall(unicodedata.normalize("NFKC", text).casefold()))

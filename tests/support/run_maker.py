@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -78,7 +80,8 @@ class RunMaker:
         self.project_dir, self.run = project_dir, run
         self.run_dir = project_dir / "runs" / run
         self.policy = policy or Policy()
-        self.ledger = Ledger.open(project_dir / ".gatewright" / "gatewright.db", clock=SteppingClock())
+        self.clock = SteppingClock()
+        self.ledger = Ledger.open(project_dir / ".gatewright" / "gatewright.db", clock=self.clock)
         self.lease: Lease | None = None
 
     def start(self) -> RunMaker:
@@ -91,6 +94,15 @@ class RunMaker:
         self.ledger.create_run(self.run, created, self.project_dir, "me")
         self.lease = self.ledger.take_lease(self.run)
         return self
+
+    def copy(self, folder: Path) -> RunMaker:
+        """The same run in another folder, going on from where this one stands."""
+        self.ledger.close()
+        shutil.copytree(self.project_dir, folder)
+        other = RunMaker(folder, self.run, self.policy)
+        other.clock.at = self.clock.at
+        other.lease = replace(self.lease, ledger=other.ledger) if self.lease else None
+        return other
 
     @property
     def state(self) -> RunState:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
-from specs.errors import ModelError, Problem, SourceError
+from specs.errors import ModelError, Problem
 from specs.loading import LoadedProject
 from specs.yaml_tree import dotted, read_yaml
+
+if TYPE_CHECKING:
+    from tasks.data.probe import SourceSummary
 
 
 @dataclass(frozen=True)
@@ -15,7 +18,7 @@ class CheckReport:
     """What the check found: `problems` stop a run, `notes` are worth knowing, `sources` is what each file holds."""
 
     problems: list[Problem] = field(default_factory=list)
-    sources: list[Any] = field(default_factory=list)
+    sources: list[SourceSummary] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
@@ -27,13 +30,10 @@ def check_project(loaded: LoadedProject, with_model: bool) -> CheckReport:
     from tasks.data.probe import probe_sources
 
     notes: list[str] = []
-    try:
-        sources, problems = probe_sources(loaded.folder, loaded.spec)
-    except SourceError as error:
-        sources, problems = [], [_problem(loaded, "sources", error)]
+    sources, problems = probe_sources(loaded.folder, loaded.spec)
     if with_model:
         problems = [*problems, *_model_problems(loaded, notes)]
-    return CheckReport(_with_lines(problems, loaded), list(sources), notes)
+    return CheckReport(_with_lines(problems, loaded), sources, notes)
 
 
 def _model_problems(loaded: LoadedProject, notes: list[str]) -> list[Problem]:
@@ -53,7 +53,7 @@ def _model_problems(loaded: LoadedProject, notes: list[str]) -> list[Problem]:
     return found
 
 
-def _problem(loaded: LoadedProject, path: str, error: ModelError | SourceError, value: str = "") -> Problem:
+def _problem(loaded: LoadedProject, path: str, error: ModelError, value: str) -> Problem:
     return Problem(loaded.file.name, None, path, value, error.message, error.hint)
 
 

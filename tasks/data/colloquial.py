@@ -40,6 +40,8 @@ _REPAIR = re.compile(
 _CLAUSE = re.compile(
     r"(?<=[,，;；。！？\n])\s*|(?<=[.!?])\s+|\s+(?=(?:and|then)\s+(?:replac|clean|adjust|fix|swap|chang))"
 )
+_TURN = re.compile(r"^(?:(?:Then|Finally|At last),?\s+|最后[，,]?\s*)")
+"""A sentence that begins so tells what was done in the end, whatever its verb."""
 _LABELS: dict[str, re.Pattern[str]] = {
     "phenomenon": re.compile(
         r"(?:^|(?<=[\s.;。；*]))(?:\*\*)?(?:problem|symptom|phenomenon|complaint|fault|故障现象|现象|问题|症状|故障)(?:\*\*)?\s*[:：](?:\*\*)?\s*",
@@ -132,11 +134,18 @@ def structure(text: str) -> Parts:
 
 def divide_action(text: str) -> Parts:
     """Steps and repair of a text that tells what was done: the checks before the first repairing clause are steps."""
-    clauses = [c for c in _CLAUSE.split(text.strip()) if c and c.strip()]
-    repair_at = next((i for i, c in enumerate(clauses) if _repairs(c)), 0)
+    clauses = [c.strip() for c in _CLAUSE.split(text.strip()) if c and c.strip()]
+    turn = next((i for i, c in enumerate(clauses) if i and _TURN.match(c)), None)
+    repair_at = turn if turn is not None else next((i for i, c in enumerate(clauses) if _repairs(c)), 0)
     if repair_at == 0 or not any(_CHECK.search(c) for c in clauses[:repair_at]):
         return Parts(repair=text.strip())
-    return Parts(steps=split_steps(_joined(clauses[:repair_at])), repair=_joined(clauses[repair_at:]))
+    done = [_TURN.sub("", clauses[repair_at]), *clauses[repair_at + 1 :]]
+    return Parts(steps=split_steps(_joined(clauses[:repair_at])), repair=_joined(done))
+
+
+def has_labels(text: str) -> bool:
+    """Whether a text names its phenomenon and its repair by labels such as `Problem:` and `Fix:`."""
+    return _labelled(text) is not None
 
 
 def _repairs(clause: str) -> bool:

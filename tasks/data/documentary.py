@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -11,7 +10,7 @@ from typing import Any
 
 from specs.errors import SourceError
 from specs.project import Instructions, Manuals, Notes
-from tasks.data.colloquial import structure
+from tasks.data.colloquial import has_labels, structure
 from tasks.data.documents import Block, Document, read_document
 from tasks.data.encoding import decode, visible
 from tasks.data.files import read_bytes
@@ -43,6 +42,15 @@ class Known:
             c for c in self.codes.codes() if re.search(rf"(?<![a-z0-9]){re.escape(normal(c))}(?![a-z0-9])", folded)
         ]
         return found[0] if len(found) == 1 else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A note under its heading. `original` is the text of the unit: the heading belongs to the first note below it."""
+
+    body: str
+    title: str
+    original: str
 
 
 def read_manual(file: SourceFile, source: Manuals, intake: Intake, target: int, count: Count) -> None:
@@ -96,65 +104,60 @@ def _count_characters(file: SourceFile, document: Document, intake: Intake) -> N
 
 
 def read_notes(file: SourceFile, source: Notes, intake: Intake, known: Known) -> None:
-    """Notes: a section under a heading, else a block, is one note. Phenomenon and repair where rules find both."""
+    """Notes: each paragraph or list item is one, under its heading. Phenomenon and repair where rules find both."""
     document = read_document(file, source.encoding)
     _count_characters(file, document, intake)
-    found = False
-    for number, (heading, body) in enumerate(_notes(document.blocks), start=1):
-        found = True
-        original = "\n".join(part for part in (heading, body) if part)
-        unit = Unit(file.name, f"#{number}", original)
+    notes = list(_notes(document.blocks))
+    if not notes:
+        raise SourceError(f"{file.name} holds no text", "provide the notes again, or leave the file out")
+    for number, note in enumerate(notes, start=1):
+        unit = Unit(file.name, f"#{number}", note.original)
         intake.paragraphs.append(unit)
-        if not body:
+        if not note.body:
             intake.drop(unit, "out_of_scope", "heading_only")
-        elif "\ufffd" in original:
+        elif "\ufffd" in note.original:
             intake.drop(unit, "quarantined", "damaged_text")
-        elif visible(body) < 8:
+        elif visible(note.body) < 8:
             intake.drop(unit, "quarantined", "too_short")
         else:
-            intake.drafts.append(_note_draft(unit, heading, body, source, known, intake))
-    if not found:
-        raise SourceError(f"{file.name} holds no text", "provide the notes again, or leave the file out")
+            intake.drafts.append(_note_draft(unit, note, source, known, intake))
 
 
-def _note_draft(unit: Unit, heading: str, body: str, source: Notes, known: Known, intake: Intake) -> Draft:
-    device_model = known.device_model(unit.original) or source.device_model or ""
-    code = known.code(unit.original)
+def _note_draft(unit: Unit, note: Note, source: Notes, known: Known, intake: Intake) -> Draft:
+    body = re.sub(r"(?m)^[-*•·]\s+", "", note.body)
+    text = f"{note.title}\n{body}" if note.title else body
+    device_model = known.device_model(body) or known.device_model(note.title) or source.device_model or ""
+    code = known.code(body)
     entry = known.codes.find(code, device_model)
-    parts = structure(re.sub(r"(?m)^[-*]\s+", "", body))
     draft = Draft(unit, "note", device_model, fault_type=code, meaning=entry.meaning if entry else "")
+    parts = structure(body)
     if parts.phenomenon and parts.repair and _enough(parts.phenomenon) and _enough(parts.repair):
-        title = re.sub(r"^#+\s*", "", heading)
-        phenomenon = f"{title}: {parts.phenomenon}" if title else parts.phenomenon
+        named = note.title and normal(note.title) != normal(device_model)
+        phenomenon = f"{note.title}: {parts.phenomenon}" if named else parts.phenomenon
         return replace(draft, phenomenon=phenomenon, steps=parts.steps, repair=parts.repair)
     intake.counts["plain_notes"] += 1
-    return replace(draft, plain=unit.original)
+    return replace(draft, plain=text)
 
 
 def _enough(text: str) -> bool:
     return sum(c.isalpha() for c in text) >= 3 or sum("\u4e00" <= c <= "\u9fff" for c in text) >= 2
 
 
-def _notes(blocks: Sequence[Block]) -> Iterator[tuple[str, str]]:
-    """(heading, body) of each note: sections where headings have bodies, else list items and blocks alone."""
-    sections = sum(1 for a, b in itertools.pairwise(blocks) if a.kind == "heading" != b.kind)
-    by_section = sections >= 2
-    heading, body = "", ""
+def _notes(blocks: Sequence[Block]) -> Iterator[Note]:
+    """Paragraphs and list items, each with the heading above it; a heading without text is a note without a body."""
+    title, pending = "", ""
     for block in blocks:
         if block.kind == "heading":
-            if heading or body:
-                yield heading, body
-            heading, body = block.text, ""
-        elif by_section:
-            body = f"{body}\n{block.text}" if body else block.text
-        else:
-            if heading:
-                yield heading, ""
-                heading = ""
-            for item in block.text.split("\n") if block.kind == "list" else [block.text]:
-                yield "", item
-    if heading or body:
-        yield heading, body
+            if pending:
+                yield Note("", title, pending)
+            title, pending = re.sub(r"^#+\s*", "", block.text), block.text
+            continue
+        whole = block.kind != "list" or has_labels(block.text)
+        for item in [block.text] if whole else block.text.split("\n"):
+            yield Note(item, title, f"{pending}\n{item}" if pending else item)
+            pending = ""
+    if pending:
+        yield Note("", title, pending)
 
 
 def read_instructions(file: SourceFile, source: Instructions, intake: Intake) -> None:

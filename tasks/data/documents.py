@@ -43,7 +43,7 @@ class Document:
 
 
 _NUMBERED_HEADING = re.compile(
-    r"^(?:(\d+(?:\.\d+)*)\.?\s+(?=[^\d\s])|第[一二三四五六七八九十\d]+[章节]\s*|附录\s*\w|Appendix\s+\w)"
+    r"^(?:(\d{1,2}(?:\.\d{1,2}){0,3})\.?\s+(?=[A-Z\u3400-\u9fff])|第[一二三四五六七八九十\d]+[章节]\s*|附录\s*\w|Appendix\s+\w)"
 )
 _LIST_ITEM = re.compile(r"^\s*(?:[-*•·▪●]\s+|\(?\d{1,2}[.)、）]\s*(?=\S)|[①-⑳]|[a-z]\)\s)")
 _SENTENCE_END = re.compile(r"[.!?。！？；;:：]$")
@@ -126,7 +126,7 @@ def lines_to_blocks(lines: Sequence[str], page: int = 0) -> Iterator[Block]:
 def is_heading(line: str) -> int:
     """Level of a numbered heading line, 0 for other lines. Short, numbered, and not ended like a sentence."""
     match = _NUMBERED_HEADING.match(line)
-    if not match or len(line) > 60 or _SENTENCE_END.search(line) or "，" in line or ", " in line:
+    if not match or len(line) > 60 or _SENTENCE_END.search(line) or "，" in line:
         return 0
     number = match.group(1)
     if number and "." not in number and line[len(number) : len(number) + 1] == ".":

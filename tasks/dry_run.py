@@ -149,7 +149,10 @@ def _prove_resume(context: StageContext, job: Job, steps: int, progress: Progres
         (folder / "worker").mkdir()
         for path in sorted(job.out.glob("*.jsonl")):
             shutil.copyfile(path, folder / "worker" / path.name)
-    proof = job.model_copy(update={"out": folder / "worker", "checkpoints": folder / "steps", "save_at": [start + 1]})
+    # with no save but the one asked for, the kill loses a step, and the resume has to train it again
+    training = job.training.model_copy(update={"save_steps": steps})
+    changes = {"training": training, "save_at": [start + 1], "out": folder / "worker", "checkpoints": folder / "steps"}
+    proof = job.model_copy(update=changes)
     progress.say(f"proof of resume: from step {start}, killed after step {start + 2}, started again")
     log = context.logs / "proof.log"
     try:

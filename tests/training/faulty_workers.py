@@ -1,0 +1,117 @@
+"""Training workers with one part made faulty: to be killed inside it, or to show that a test notices its absence.
+
+`FAULT` in the environment of the job's folder (`fault.json` beside `job.json`) names the fault and its step.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from specs.canonical import sha256_file
+from specs.files import sync_tree
+from tasks.training import worker
+from tasks.training.checkpoints import CheckpointStore
+from tasks.training.session import Session
+from tasks.training.trainer import PlannedTrainer
+
+
+def fault() -> dict[str, Any]:
+    """What is faulty: `kind` and `step`."""
+    path = Path(sys.argv[1]).with_name("fault.json")
+    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"kind": "none", "step": 0}
+    return found
+
+
+def die() -> None:
+    """As the system kills."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+class FaultyStore(CheckpointStore):
+    """`kill_in_save`: dies when everything is written and nothing is renamed. `no_rename`: the same, but the files
+    were written under the final name from the start, as a store without the atomic rename would."""
+
+    def _make_visible(self, partial: Path, target: Path) -> None:
+        kind, step = fault()["kind"], fault()["step"]
+        if int(target.name) == step and kind == "kill_in_save":
+            sync_tree(partial)
+            die()
+        if int(target.name) == step and kind == "no_rename":
+            os.rename(partial, target)
+            (target / "manifest.json").unlink()
+            (target / "optimizer.pt").unlink()
+            die()
+        super()._make_visible(partial, target)
+
+    def newest(self) -> Any:
+        if fault()["kind"] != "trusting":
+            return super().newest()
+        from tasks.training.checkpoints import Checkpoint
+
+        folders = sorted(p for p in self.folder.iterdir() if p.name.isdecimal())
+        return (Checkpoint(int(folders[-1].name), folders[-1]) if folders else None), []
+
+
+class FaultyTrainer(PlannedTrainer):
+    """`nan`: the loss of a step is not a number. `kill_in_step`: dies between two micro batches. `no_random`: forgets
+    to restore the random numbers. `shuffled`: feeds the steps in another order."""
+
+    def _micro_step(self, model: Any, batch: Any, learnt: int) -> Any:
+        now = fault()
+        here = self.state.global_step + 1 == now["step"]
+        if here and now["kind"] == "kill_in_step" and batch.planned.number == 1:
+            die()
+        if here and now["kind"] == "nan":
+            self.store.folder.with_name("before.txt").write_text(self._weights())
+            return super()._micro_step(model, batch, learnt) * float("nan")
+        return super()._micro_step(model, batch, learnt)
+
+    def check_finite(self) -> None:
+        try:
+            super().check_finite()
+        finally:
+            if fault()["kind"] == "nan":
+                self.store.folder.with_name("after.txt").write_text(self._weights())
+
+    def _weights(self) -> str:
+        from tasks.training.models import save_weights
+
+        folder = self.store.folder.with_name("weights")
+        save_weights(self.model, folder)
+        return sha256_file(folder / "adapter_model.safetensors")
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        if fault()["kind"] != "no_random":
+            super()._load_rng_state(checkpoint)
+
+    def get_train_dataloader(self) -> Any:
+        if fault()["kind"] == "shuffled":
+            self.feed.steps = [*self.feed.steps[:2], *reversed(self.feed.steps[2:])]
+        return super().get_train_dataloader()
+
+
+class FaultySession(Session):
+    """A session with the faulty trainer."""
+
+    trainer_type = FaultyTrainer
+
+
+def no_space(folder: Path) -> int:
+    """A full disk."""
+    return 4096
+
+
+def main() -> int:
+    """The worker program with faulty parts."""
+    if fault()["kind"] == "disk_full":
+        return worker.main(free=no_space)
+    return worker.main(FaultyStore, FaultySession)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

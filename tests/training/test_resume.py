@@ -1,0 +1,275 @@
+"""A training that was killed, stopped or cut off ends as if nothing had happened, or says why it cannot."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from specs.parameters import LoraParameters
+from tasks.training.job import Job
+from tests.support.forked import ForkedWorker, train
+from tests.support.samples import small_training
+
+FAULTY = "tests.training.faulty_workers"
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="training on Windows is by WSL2")
+
+
+def curve(out: Path) -> list[tuple[int, str, str, str]]:
+    """Step, loss, gradient norm and learning rate of every step, to the last bit."""
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    return [(r["step"], r["loss"].hex(), r["grad_norm"].hex(), r["lr"].hex()) for r in lines]
+
+
+def same_training(one: Path, other: Path) -> None:
+    """Losses, order and weights are equal bit for bit."""
+    assert curve(one) == curve(other)
+    assert (one / "micro_batches.jsonl").read_bytes() == (other / "micro_batches.jsonl").read_bytes()
+    assert (one / "fed.jsonl").read_bytes() == (other / "fed.jsonl").read_bytes()
+    assert (one / "probe.json").read_bytes() == (other / "probe.json").read_bytes()
+    for name in ("adapter_model.safetensors", "adapter_config.json"):
+        assert (one / "adapter" / name).read_bytes() == (other / "adapter" / name).read_bytes()
+
+
+def sessions(out: Path) -> list[dict]:
+    return [json.loads(line) for line in (out / "sessions.jsonl").read_text().splitlines()]
+
+
+def fault(job: Path, kind: str, step: int = 0) -> None:
+    job.with_name("fault.json").write_text(json.dumps({"kind": kind, "step": step}))
+
+
+def rewrite(job: Path, **changes) -> None:
+    found = Job.model_validate_json(job.read_bytes())
+    job.write_text(found.model_copy(update=changes).model_dump_json())
+
+
+@pytest.mark.parametrize("step", [1, 3, 4, 7])
+def test_killed_after_a_step_ends_with_the_same_bytes(step, job_in: Callable[..., Path], uninterrupted, tmp_path):
+    job = job_in(tmp_path, kill_after_step=step)
+    assert train(job).code == -signal.SIGKILL
+    rewrite(job, kill_after_step=None)
+    ended = train(job)
+    assert ended.code == 0
+    assert ended.result()["resumed_from"] == step // 2 * 2
+    same_training(uninterrupted, tmp_path / "out")
+
+
+def test_killed_between_two_micro_batches_ends_with_the_same_bytes(job_in, uninterrupted, tmp_path):
+    job = job_in(tmp_path)
+    fault(job, "kill_in_step", 6)
+    assert train(job, FAULTY).code == -signal.SIGKILL
+    assert train(job).code == 0
+    same_training(uninterrupted, tmp_path / "out")
+
+
+def test_killed_inside_a_save_goes_on_from_the_one_before_and_names_the_unfinished(job_in, uninterrupted, tmp_path):
+    job = job_in(tmp_path)
+    fault(job, "kill_in_save", 4)
+    assert train(job, FAULTY).code == -signal.SIGKILL
+    assert train(job).result()["resumed_from"] == 2
+    same_training(uninterrupted, tmp_path / "out")
+    passed = sessions(tmp_path / "out")[1]["passed_over"]
+    assert [p["name"] for p in passed] == ["00000004.s1.partial"]
+    assert (tmp_path / "checkpoints" / "00000004.s1.partial").is_dir()
+
+
+def test_killed_twice_ends_with_the_same_bytes(job_in, uninterrupted, tmp_path):
+    job = job_in(tmp_path, kill_after_step=3)
+    train(job)
+    rewrite(job, kill_after_step=5)
+    assert train(job).code == -signal.SIGKILL
+    rewrite(job, kill_after_step=None)
+    assert train(job).result()["resumed_from"] == 4
+    same_training(uninterrupted, tmp_path / "out")
+    assert [s["from_step"] for s in sessions(tmp_path / "out")] == [0, 2, 4]
+
+
+def test_sigterm_saves_says_so_and_exits_130(job_in, uninterrupted, tmp_path):
+    job = job_in(tmp_path, training=small_training(save_steps=100))
+    worker = ForkedWorker(job)
+    wait_for(lambda: len(worker.heard("advance")) > 3)
+    worker.send_signal(signal.SIGTERM)
+    worker.send_signal(signal.SIGTERM)  # a second one cuts nothing
+    ended = worker.wait()
+    assert ended.code == 130
+    assert ended.error()["class"] == "Stopped"
+    step = len(curve(tmp_path / "out"))
+    assert f"after step {step} of 8" in ended.error()["message"]
+    assert (tmp_path / "checkpoints" / f"{step:08d}" / "manifest.json").is_file()
+    assert train(job).result()["resumed_from"] == step
+    same_training(uninterrupted, tmp_path / "out")
+
+
+def test_stopped_before_the_first_step_loses_nothing(job_in, tmp_path):
+    worker = ForkedWorker(job_in(tmp_path))
+    wait_for(lambda: worker.heard("start"))
+    worker.send_signal(signal.SIGTERM)
+    ended = worker.wait()
+    assert ended.code == 130
+    assert ended.error()["class"] == "Stopped"
+
+
+def test_ends_at_stop_after_step_and_finishes_later(job_in, uninterrupted, tmp_path):
+    job = job_in(tmp_path, stop_after_step=3)
+    result = train(job).result()
+    assert (result["steps"], result["finished"]) == (3, False)
+    assert not (tmp_path / "out" / "adapter").exists()
+    rewrite(job, stop_after_step=None)
+    assert train(job).result()["finished"]
+    same_training(uninterrupted, tmp_path / "out")
+
+
+def test_a_finished_training_is_finished_again_without_a_step(job_in, uninterrupted, tmp_path):
+    job = job_in(tmp_path)
+    train(job)
+    shutil.rmtree(tmp_path / "out" / "adapter")
+    assert train(job).result()["resumed_from"] == 8
+    same_training(uninterrupted, tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"method": "full", "lr": 5e-4},
+        {"method": "dora"},
+        {"optimizer": "adafactor"},
+        {"optimizer": "sgd", "lr": 0.05},
+        {"activation_checkpointing": True, "weights": "bf16", "compute": "bf16", "lr_schedule": "linear"},
+        {"compute": "amp-bf16", "optimizer": "adamw_fused", "weight_decay": 0.1},
+    ],
+    ids=lambda changes: "-".join(str(v) for v in changes.values()),
+)
+def test_every_method_and_optimizer_resumes_exactly(changes, job_in, tmp_path):
+    training = small_training(max_steps=4, save_steps=2, **changes)
+    straight, killed = job_in(tmp_path / "a", training), job_in(tmp_path / "b", training, kill_after_step=3)
+    assert train(straight).code == 0
+    assert train(killed).code == -signal.SIGKILL
+    rewrite(killed, kill_after_step=None)
+    assert train(killed).result()["resumed_from"] == 2
+    one, other = tmp_path / "a" / "out", tmp_path / "b" / "out"
+    assert curve(one) == curve(other)
+    kind = "model" if changes.get("method") == "full" else "adapter"
+    names = sorted(p.name for p in (one / kind).iterdir())
+    assert any(name.endswith(".safetensors") for name in names)
+    assert all((one / kind / n).read_bytes() == (other / kind / n).read_bytes() for n in names)
+
+
+# -- what cannot be resumed exactly is refused
+
+
+@pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "random.json", "random.safetensors"])
+def test_a_checkpoint_without_its_state_is_passed_over_for_the_one_before(name, job_in, uninterrupted, tmp_path):
+    job = job_in(tmp_path, kill_after_step=5)
+    train(job)
+    (tmp_path / "checkpoints" / "00000004" / name).unlink()
+    rewrite(job, kill_after_step=None)
+    assert train(job).result()["resumed_from"] == 2
+    assert sessions(tmp_path / "out")[1]["passed_over"] == [{"name": "00000004", "reason": f"{name} is missing"}]
+    same_training(uninterrupted, tmp_path / "out")
+
+
+def test_damaged_checkpoints_only_are_refused_not_started_anew(job_in, tmp_path):
+    job = job_in(tmp_path, kill_after_step=3)
+    train(job)
+    path = tmp_path / "checkpoints" / "00000002" / "adapter_model.safetensors"
+    path.write_bytes(path.read_bytes()[:-1] + b"\x07")
+    ended = train(job)
+    assert ended.code == 6
+    assert "adapter_model.safetensors is not what was written" in ended.error()["message"]
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("training.micro_batch", {"micro_batch": 3, "gradient_accumulation": 2}),
+        ("training.threads", {"threads": 2}),
+        ("training.lr", {"lr": 1e-3}),
+        ("training.lora.rank", {"lora": LoraParameters(rank=8, alpha=8, dropout=0.05)}),
+    ],
+)
+def test_other_settings_on_resume_are_refused_with_what_was_and_is(name, changed, job_in, tmp_path):
+    train(job_in(tmp_path, kill_after_step=3))
+    ended = train(job_in(tmp_path, training=small_training(**changed)))
+    assert ended.code == 6
+    assert ended.error()["class"] == "ResumeRefused"
+    assert name in ended.error()["message"]
+    assert "was" in ended.error()["message"]
+
+
+def test_another_save_interval_may_be_asked_for_on_resume(job_in, uninterrupted, tmp_path):
+    train(job_in(tmp_path, kill_after_step=3))
+    assert train(job_in(tmp_path, training=small_training(save_steps=5, keep_checkpoints=1))).code == 0
+    same_training(uninterrupted, tmp_path / "out")
+
+
+def test_a_log_that_was_shortened_is_refused(job_in, tmp_path):
+    job = job_in(tmp_path, kill_after_step=3)
+    train(job)
+    (tmp_path / "out" / "metrics.jsonl").write_text("")
+    ended = train(job)
+    assert ended.code == 1
+    assert "the checkpoint was written when it had" in ended.error()["message"]
+
+
+def test_a_base_model_that_changed_is_refused(job_in, tiny_model, tmp_path):
+    model = tmp_path / "model"
+    shutil.copytree(tiny_model, model)
+    job = job_in(tmp_path / "run", base_model=model)
+    weights = next(model.glob("*.safetensors"))
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
+    ended = train(job)
+    assert (ended.code, ended.error()["class"]) == (2, "ModelError")
+
+
+def test_two_workers_never_write_the_same_training(job_in, tmp_path):
+    from tasks.training.checkpoints import CheckpointStore
+
+    store = CheckpointStore(tmp_path / "checkpoints", 2)
+    with store.locked():
+        worker = ForkedWorker(job_in(tmp_path))
+        time.sleep(1)
+        assert not worker.heard("start")
+    assert worker.wait().code == 0
+
+
+# -- the same tests would notice a toy
+
+
+def test_without_restored_random_numbers_the_comparison_fails(job_in, uninterrupted, tmp_path):
+    job = job_in(tmp_path, kill_after_step=3)
+    train(job)
+    fault(job, "no_random")
+    rewrite(job, kill_after_step=None)
+    assert train(job, FAULTY).code == 0
+    with pytest.raises(AssertionError):
+        same_training(uninterrupted, tmp_path / "out")
+
+
+def test_without_the_atomic_rename_a_trusting_store_cannot_resume(job_in, uninterrupted, tmp_path):
+    job = job_in(tmp_path)
+    fault(job, "no_rename", 4)
+    assert train(job, FAULTY).code == -signal.SIGKILL
+    untouched = tmp_path / "checkpoints-before"
+    shutil.copytree(tmp_path / "checkpoints", untouched)
+    fault(job, "trusting")
+    assert train(job, FAULTY).code != 0
+    shutil.rmtree(tmp_path / "checkpoints")
+    untouched.rename(tmp_path / "checkpoints")
+    assert train(job).result()["resumed_from"] == 2  # ours looks before it trusts
+    same_training(uninterrupted, tmp_path / "out")
+
+
+def wait_for(condition: Callable[[], object], seconds: float = 120) -> None:
+    """Until it holds; a limit, not a measurement."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "nothing happened"
+        time.sleep(0.005)

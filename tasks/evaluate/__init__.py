@@ -1,0 +1,1 @@
+"""The evaluate stage: held-out losses, side-by-side answers, and the release bundle."""

@@ -1,0 +1,35 @@
+"""The frozen job of the evaluation worker: everything it needs, in one file, written before it starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+
+from specs.base import Sha256, Strict
+from specs.parameters import EvaluateParameters
+
+
+class EvaluatedSample(Strict):
+    """A held-out sample. `mispaired_with`: the sample whose answer is put to this question, if there is one."""
+
+    sample_id: str
+    kind: str
+    fault_type: str
+    prompt: str
+    answer: str
+    mispaired_with: str | None = None
+
+
+class EvaluateJob(Strict):
+    """`job.json`. The worker writes `eval_losses.parquet`, `generations.jsonl` and `evaluated.json` to `out`."""
+
+    base_model: Path = Field(description="local folder with safetensors weights and tokenizer")
+    base_model_sha256: Sha256
+    trained: Path = Field(description="artifacts of train: adapter/, or model/ with method full")
+    weights: str = Field("fp32", description="format that base and trained weights are loaded in")
+    attention: str = "sdpa"
+    samples: list[EvaluatedSample]
+    generate: list[str] = Field(description="sample ids to answer in full")
+    parameters: EvaluateParameters
+    out: Path

@@ -53,6 +53,11 @@ class Account(Strict):
         """What the process takes of the device: on a CPU its resident set, on a GPU what the driver shows."""
         return self.peak_reserved_bytes + self.framework_bytes
 
+    def with_framework(self, framework_bytes: int) -> Account:
+        """The same with the framework's memory as it was measured before the model was loaded."""
+        residents = self.residents | {"framework": framework_bytes}
+        return self.model_copy(update={"framework_bytes": framework_bytes, "residents": residents})
+
     def on(self, device: Device) -> Account:
         """The same account, set against a device."""
         return self.model_copy(update={"fits": fits(self.process_bytes, device)})
@@ -114,6 +119,7 @@ class AccountCoefficients(Strict):
     seq_len_min: int
     seq_len_max: int
     regimes: list[Regime]
+    fixed: list[PlacePolynomial] = Field(description="places that do not depend on the batch: the optimizer's step")
     framework_bytes: int
     reserved_share: float = Field(ge=1, description="reserved over allocated bytes")
     host_fixed_bytes: int
@@ -146,7 +152,7 @@ class AccountCoefficients(Strict):
             )
         regime = next(r for r in self.regimes if r.micro_batch_min <= micro_batch <= r.micro_batch_max)
         best: dict[str, dict[str, int]] = {}
-        for place in regime.places:
+        for place in (*regime.places, *self.fixed):
             residents = place.at(micro_batch, seq_len)
             if sum(residents.values()) > sum(best.get(place.phase, {}).values()):
                 best[place.phase] = residents

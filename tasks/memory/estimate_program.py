@@ -1,4 +1,4 @@
-"""The tracing process: `python -m tasks.memory.estimate_program job.json`. Only here are torch and transformers read."""
+"""The tracing process: `python -m tasks.memory.estimate_program job.json`. Torch is read only here."""
 
 from __future__ import annotations
 

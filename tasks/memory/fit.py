@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tasks.memory.account import Account, AccountCoefficients, Basis, PlacePolynomial, Regime, assemble
+from tasks.memory.account import Account, AccountCoefficients, Basis, PlacePolynomial, Regime, assemble, powers
 from tasks.memory.fold import by_phase, folded
-from tasks.memory.host import Host, host
+from tasks.memory.host import host
 from tasks.memory.settings import FRAMEWORK_BYTES, RESERVED_SHARE, TraceSettings
-from tasks.memory.timeline import Place
+from tasks.memory.timeline import Place, Resident
 from tasks.memory.trace import Trace
 
+LINEAR: tuple[Basis, ...] = ("1", "S")
 ONE: tuple[Basis, ...] = ("1", "S", "SS")
-SEVERAL: tuple[Basis, ...] = ("1", "S", "SS", "B", "BS", "BSS")
+SEVERAL: tuple[Basis, ...] = ("1", "S", "BS", "BSS")
+"""Sizes are constant (weights), follow the length (positions), the tokens, or the attention mask of every sample."""
 
 Point = tuple[int, int]
 """Samples in a micro batch, padded tokens."""
@@ -50,51 +52,69 @@ def notes(settings: TraceSettings) -> list[str]:
     return found
 
 
-def _named(residents: dict[str, int]) -> dict[str, int]:  # type: ignore[misc]
+def _named(residents: Mapping[Resident, int]) -> dict[str, int]:
     return {name: size for name, size in residents.items() if size > 0}
 
 
 @dataclass(frozen=True)
 class Grid:
-    """Where to trace: for one sample at three lengths, for several at three lengths and two sizes."""
+    """Where to trace: one sample, where no mask is built, and several, where one is."""
 
-    lengths: tuple[int, int, int]
-    several: tuple[int, int]
+    one: tuple[Point, ...]
+    several: tuple[Point, ...]
+    check: Point
+
+    @property
+    def lengths(self) -> tuple[int, int]:
+        """The shortest and the longest."""
+        return self.one[0][1], self.one[-1][1]
 
 
-def grid(micro_batch: int, seq_len: int) -> Grid:
-    """A range that holds what is asked for and its neighbourhood: half to double the batch, down to 32 tokens."""
-    longest = max(64, -(-seq_len // 8) * 8)
-    middle = max(48, longest // 2)
-    return Grid((32, middle, longest), (2, max(4, 2 * micro_batch)))
+SHORTEST = 32
+"""Tokens; below it the padding of kernels and the framework weigh more than the tensors."""
+
+
+def grid(settings: TraceSettings) -> Grid:
+    """A range that holds what is asked for and its neighbourhood: up to twice the micro batch, down to 32 tokens."""
+    longest = max(64, -(-settings.seq_len // 8) * 8)
+    middle, most = (SHORTEST + longest) // 2, max(4, 2 * settings.micro_batch)
+    lengths = (SHORTEST, middle, longest) if settings.attention == "eager" else (SHORTEST, longest)
+    several = tuple((b, s) for b in (2, most) for s in (SHORTEST, longest))
+    return Grid(tuple((1, s) for s in lengths), several, (max(2, most // 2), middle))
 
 
 def coefficients(settings: TraceSettings) -> AccountCoefficients:
     """Trace the grid and fit every resident at every place; the fit is exact at the grid and checked beside it."""
-    where = grid(settings.micro_batch, settings.seq_len)
-    one = [(1, s) for s in where.lengths]
-    several = [(b, s) for b in where.several for s in where.lengths]
-    traces = {p: folded(batch(settings, p)) for p in (*one, *several)}
-    sample = traces[several[-1]]
-    beside: Host = host(sample, settings)
+    where = grid(settings)
+    traces = {p: folded(batch(settings, p), optimizer_step=False) for p in (*where.one, *where.several, where.check)}
+    whole = folded(settings)
+    basis = ONE if len(where.one) == len(ONE) else LINEAR
+    beside = host(whole, settings)
     draft = AccountCoefficients(
         seq_len_min=where.lengths[0],
-        seq_len_max=where.lengths[-1],
+        seq_len_max=where.lengths[1],
         regimes=[
-            Regime(micro_batch_min=1, micro_batch_max=1, places=_places(one, traces, ONE)),
-            Regime(micro_batch_min=2, micro_batch_max=where.several[1], places=_places(several, traces, SEVERAL)),
+            Regime(micro_batch_min=1, micro_batch_max=1, places=_places(where.one, traces, basis)),
+            Regime(
+                micro_batch_min=2, micro_batch_max=where.several[-1][0], places=_places(where.several, traces, SEVERAL)
+            ),
+        ],
+        fixed=[
+            PlacePolynomial(phase=place.phase, residents={k: {"1": v} for k, v in _named(peak.residents).items()})
+            for place, peak in whole.peaks.items()
+            if place.phase == "optimizer"
         ],
         framework_bytes=FRAMEWORK_BYTES[settings.device],
         reserved_share=RESERVED_SHARE[settings.device],
         host_fixed_bytes=beside.peak_bytes,
         disk_bytes=beside.disk_bytes,
-        trainable_parameters=sample.trainable_parameters,
-        total_parameters=sample.total_parameters,
+        trainable_parameters=whole.trainable_parameters,
+        total_parameters=whole.total_parameters,
         relative_error=0.0,
         notes=notes(settings),
     )
-    errors = [_error(draft, settings, p) for p in _beside(where)]
-    return draft.model_copy(update={"relative_error": round(max(errors), 6)})
+    checks = {where.check: traces[where.check], (settings.micro_batch, settings.seq_len): whole}
+    return draft.model_copy(update={"relative_error": max(_error(draft, p, t) for p, t in checks.items())})
 
 
 def batch(settings: TraceSettings, point: Point) -> TraceSettings:
@@ -103,20 +123,13 @@ def batch(settings: TraceSettings, point: Point) -> TraceSettings:
     return settings.model_copy(update=changed)
 
 
-def _beside(where: Grid) -> list[Point]:
-    low, middle, high = where.lengths
-    return [(1, (low + middle) // 2), (sum(where.several) // 2, (middle + high) // 2)]
-
-
-def _error(fitted: AccountCoefficients, settings: TraceSettings, point: Point) -> float:
-    traced = account(batch(settings, point)).peak_allocated_bytes
-    return abs(fitted.peak(*point) - traced) / traced
+def _error(fitted: AccountCoefficients, point: Point, traced: Trace) -> float:
+    peak = max(p.total for p in by_phase(traced.peaks).values())
+    return round(abs(fitted.peak(*point) - peak) / peak, 6)
 
 
 def _places(points: Sequence[Point], traces: dict[Point, Trace], basis: Sequence[Basis]) -> list[PlacePolynomial]:
     import numpy
-
-    from tasks.memory.account import powers
 
     matrix = numpy.array([[powers(*p)[b] for b in basis] for p in points])
     scale = numpy.abs(matrix).max(axis=0)

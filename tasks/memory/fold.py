@@ -47,10 +47,10 @@ def _period(pattern: list[tuple[object, ...]]) -> int:
     return len(pattern)
 
 
-def folded(settings: TraceSettings) -> Trace:
+def folded(settings: TraceSettings, optimizer_step: bool = True) -> Trace:
     """Peaks of the whole model, each place extrapolated by itself."""
     plan = depths(settings)
-    traces = [trace(settings, depth) for depth in plan.traced]
+    traces = [trace(settings, depth, optimizer_step) for depth in plan.traced]
     if len(traces) == 1:
         return traces[0]
     low, high = traces

@@ -48,16 +48,17 @@ def _thinned(values: list[Any], depth: int) -> list[Any]:
     return values[:depth]
 
 
-def build(settings: TraceSettings, depth: int | None = None) -> nn.Module:
+def build(settings: TraceSettings, depth: int | None = None) -> Any:
     """The model on the meta device, adapters attached, as the training worker sets it up."""
     from transformers import AutoModelForCausalLM
 
     config = configuration(settings, depth)
+    loader: Any = AutoModelForCausalLM
     attention = "eager" if settings.attention == "eager" or not _has_sdpa(config) else "sdpa"
     weights = "bf16" if settings.weights.startswith("nf4") else settings.weights
     try:
         with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(config, dtype=TORCH_DTYPE[weights], attn_implementation=attention)
+            model: Any = loader.from_config(config, dtype=TORCH_DTYPE[weights], attn_implementation=attention)
     except (ValueError, ImportError, AttributeError, TypeError, RuntimeError) as error:
         raise ModelError(
             f"no causal language model can be built from this configuration: {str(error).splitlines()[0]}",
@@ -70,10 +71,9 @@ def build(settings: TraceSettings, depth: int | None = None) -> nn.Module:
     if settings.method != "full":
         model = attach(model, settings)
     if settings.activation_checkpointing:
-        inner: Any = model
         if settings.method != "full":
-            inner.enable_input_require_grads()
-        inner.activation_checkpointing_enable({"use_reentrant": False})
+            model.enable_input_require_grads()
+        model.activation_checkpointing_enable({"use_reentrant": False})
     if settings.device == "cuda":
         for module in model.modules():
             if isinstance(module, nn.Dropout):
@@ -89,7 +89,7 @@ def _has_sdpa(config: Any) -> bool:
     return kind is None or bool(getattr(kind, "_supports_sdpa", True))
 
 
-def attach(model: nn.Module, settings: TraceSettings) -> Any:
+def attach(model: Any, settings: TraceSettings) -> Any:
     """The real PEFT adapters of LoRA, QLoRA and DoRA, created without data."""
     from peft import LoraConfig, get_peft_model
 
@@ -103,7 +103,7 @@ def attach(model: nn.Module, settings: TraceSettings) -> Any:
     try:
         with torch.device("meta"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return get_peft_model(model, lora)  # type: ignore[arg-type]
+            return get_peft_model(model, lora)
     except ValueError as error:
         raise ModelError(
             f"adapters cannot be attached: {str(error).splitlines()[0]}",
@@ -119,7 +119,7 @@ def _fuse_dropout(module: nn.Dropout) -> None:
             return values
         return torch.native_dropout(values, module.p, True)[0]
 
-    module.forward = forward  # type: ignore[method-assign]
+    module.forward = forward  # type: ignore[method-assign, assignment]
 
 
 def materialise(model: nn.Module) -> None:

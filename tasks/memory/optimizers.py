@@ -51,9 +51,11 @@ def build(settings: TraceSettings, model: torch.nn.Module) -> torch.optim.Optimi
     if settings.optimizer == "sgd":
         return torch.optim.SGD(groups, lr=1e-4, foreach=foreach)
     if settings.optimizer == "adafactor":
-        from transformers.optimization import Adafactor
+        import transformers.optimization as optimization
 
-        return Adafactor(groups, lr=1e-4, scale_parameter=False, relative_step=False)
+        adafactor: Any = optimization.Adafactor
+        chosen: torch.optim.Optimizer = adafactor(groups, lr=1e-4, scale_parameter=False, relative_step=False)
+        return chosen
     return EightBitAdamW(groups)
 
 

@@ -69,5 +69,6 @@ def from_training(
         evaluation_batch=training.micro_batch,
     )
 
+
 FRAMEWORK_BYTES: dict[DeviceKind, int] = {"cuda": 512 * 2**20, "cpu": 512 * 2**20}
 RESERVED_SHARE: dict[DeviceKind, float] = {"cuda": 1.0, "cpu": 1.0}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -32,17 +32,18 @@ class Trace:
     paged_bytes: int
 
 
-def trace(settings: TraceSettings, depth: int | None = None) -> Trace:
+def trace(settings: TraceSettings, depth: int | None = None, optimizer_step: bool = True) -> Trace:
     """Trace the model cut to `depth` layers (null: all): evaluation, then a step with optimizer states in place.
 
-    With gradient accumulation two micro batches are run, because the gradients of the first are resident in the
-    second. The optimizer states are made by a step before, as in the first step of a run.
+    The optimizer states are made before, as by the first step of a run. With gradient accumulation the gradients of
+    an earlier micro batch are resident while one runs. Without `optimizer_step` the peaks of that phase, which do
+    not depend on the batch, are left out.
     """
     with _one_sequence_a_row():
-        return _trace(settings, depth)
+        return _trace(settings, depth, optimizer_step)
 
 
-def _trace(settings: TraceSettings, depth: int | None) -> Trace:
+def _trace(settings: TraceSettings, depth: int | None, optimizer_step: bool) -> Trace:
     model = models.build(settings, depth)
     layers = models.decoder_layers(model, models.configuration(settings, depth).num_hidden_layers)
     with FakeTensorMode(allow_non_fake_inputs=True):
@@ -54,7 +55,7 @@ def _trace(settings: TraceSettings, depth: int | None) -> Trace:
         _watch_layers(layers, tracker)
         trainable = [p for p in model.parameters() if p.requires_grad]
         for parameter in trainable:
-            parameter.register_post_accumulate_grad_hook(partial(_note_gradient, tracker))
+            parameter.register_post_accumulate_grad_hook(partial(_note_gradient, tracker))  # type: ignore[no-untyped-call]
         optimizer = optimizers.build(settings, model)
         _make_states(optimizer, trainable)
         with tracker:
@@ -64,12 +65,16 @@ def _trace(settings: TraceSettings, depth: int | None) -> Trace:
             model.eval()
             _evaluate(model, forward, tracker, settings)
             model.train()
-            for _ in range(min(settings.gradient_accumulation, 2)):
-                _micro_batch(model, forward, tracker, settings)
-            tracker.at("optimizer", "clip")
-            nn.utils.clip_grad_norm_(trainable, 1.0, foreach=settings.device == "cuda")
-            tracker.at("optimizer", "step")
-            optimizer.step()
+            if settings.gradient_accumulation > 1:
+                for parameter in trainable:
+                    parameter.grad = torch.empty_like(parameter)
+                    tracker.see(parameter.grad, "gradients")
+            _micro_batch(model, forward, tracker, settings)
+            if optimizer_step:
+                tracker.at("optimizer", "clip")
+                nn.utils.clip_grad_norm_(trainable, 1.0, foreach=settings.device == "cuda")
+                tracker.at("optimizer", "step")
+                optimizer.step()
             optimizer.zero_grad()
             tracker.at("end", "model")
     timeline = tracker.timeline
@@ -102,7 +107,7 @@ def _one_sequence_a_row() -> Iterator[None]:
         masking_utils.find_packed_sequence_indices = original
 
 
-def _bytes(tensors: list[torch.Tensor]) -> int:
+def _bytes(tensors: Sequence[torch.Tensor]) -> int:
     return sum({id(t): t.numel() * t.element_size() for t in tensors}.values())
 
 
@@ -144,7 +149,8 @@ def _watch_layers(layers: list[nn.Module], tracker: StorageTracker) -> None:
         tracker.at(tracker.place.phase, "after")
         hidden = output[0] if isinstance(output, tuple) else output
         if isinstance(hidden, torch.Tensor) and hidden.requires_grad:
-            hidden.register_hook(lambda grad: tracker.at("backward", "layer", label(index, depth)))
+            arriving: Any = hidden.register_hook
+            arriving(lambda grad: tracker.at("backward", "layer", label(index, depth)))
 
     for index, layer in enumerate(layers):
         layer.register_forward_pre_hook(partial(entering, index))
@@ -203,6 +209,7 @@ def _micro_batch(model: nn.Module, forward: Any, tracker: StorageTracker, settin
     del outputs, batch
     tracker.at("backward", "after")
     loss.backward()
+    tracker.at("end", "model")
     del loss, kept
 
 

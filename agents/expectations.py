@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from agents.contract import MemoryFunction, ProposerContext
-from agents.facts import DataFacts, data_facts, parameter_count, seconds_per_token, source_rows
+from agents.facts import (
+    DataFacts,
+    data_facts,
+    has_sensor_logs,
+    parameter_count,
+    seconds_per_token,
+    source_rows,
+)
 from agents.reason_texts import text
 from agents.siblings import dry_run_model
 from agents.training_rules import planned_steps
@@ -45,8 +52,9 @@ def _data(context: ProposerContext, parameters: dict[str, Any]) -> list[Expectat
     facts = data_facts(context)
     samples = facts.train + facts.evaluation
     evaluation = max(1, round(samples * float(parameters["eval_share"])))
+    found = [] if has_sensor_logs(context) else [_expect("rows_total", rows, "rows", text(language, "x_rows"))]
     return [
-        _expect("rows_total", rows, "rows", text(language, "x_rows")),
+        *found,
         _expect("samples_train", samples - evaluation, "samples", text(language, "x_kept")),
         _expect("samples_eval", evaluation, "samples", text(language, "x_share")),
     ]

@@ -48,13 +48,17 @@ def data_facts(context: ProposerContext) -> DataFacts:
 
 
 def source_rows(context: ProposerContext) -> int:
-    """Rows of all sources as the probe counted them."""
-    return sum(int(summary.get("rows") or 0) for summary in context.source_summaries)
+    """Rows of tables and blocks of documents, as the probe counted them; sensor logs are counted in windows later."""
+    return sum(int(s.get("rows") or 0) for s in context.source_summaries if s.get("kind") != "sensor_logs")
+
+
+def has_sensor_logs(context: ProposerContext) -> bool:
+    """Whether some rows will be windows, whose number is only known once the logs are cut."""
+    return any(s.get("kind") == "sensor_logs" for s in context.source_summaries)
 
 
 def _estimated(context: ProposerContext) -> DataFacts:
-    usable = [s for s in context.source_summaries if s.get("kind") != "sensor_logs"]
-    kept = math.floor(sum(int(s.get("rows") or 0) for s in usable) * _KEPT_SHARE)
+    kept = math.floor(source_rows(context) * _KEPT_SHARE)
     setting = context.spec.stages.get("data", {}).get("eval_share")
     share = float(setting) if isinstance(setting, int | float) else 0.1
     evaluation = math.ceil(kept * share)

@@ -123,29 +123,14 @@ def percentile(ordered: Sequence[int], percent: int) -> int:
 
 
 def _data_samples(artifacts: Path, language: Language) -> list[Block]:
-    """Three training samples of different kinds, of median length, with what is learnt."""
-    columns = ["sample_id", "split", "prompt", "answer", "text", "n_tokens", "source", "location"]
-    rows = [r for r in _columns(artifacts / "samples.parquet", columns) if r["split"] == "train"]
-    rows.sort(key=lambda r: (r["n_tokens"], r["sample_id"]))
-    chosen: list[dict[str, Any]] = []
-    for source in sorted({r["source"] for r in rows}):
-        group = [r for r in rows if r["source"] == source]
-        chosen.append(group[len(group) // 2])
-    if len(chosen) < _SAMPLES_SHOWN:
-        chosen += [r for r in reversed(rows) if r not in chosen][: _SAMPLES_SHOWN - len(chosen)]
-    samples: list[Block] = []
-    for row in chosen[:_SAMPLES_SHOWN]:
-        context, learnt = learnt_part(row["prompt"] or "", row["answer"] or "", row["text"] or "")
-        samples.append(Sample(f"{row['sample_id']}  {row['location']}", context, learnt, _labels(language)))
+    """The examples of summary.json, decoded from their tokens with the mask."""
+    path = artifacts / "summary.json"
+    examples = json.loads(path.read_bytes()).get("fed_examples", []) if path.is_file() else []
+    samples: list[Block] = [
+        Sample(str(e["sample_id"]), str(e["masked"]), str(e["learnt"]), _labels(language))
+        for e in examples[:_SAMPLES_SHOWN]
+    ]
     return _as_fed(samples, language)
-
-
-def learnt_part(prompt: str, answer: str, text: str) -> tuple[str, str]:
-    """(context, learnt) of a sample's text: the answer and what follows it; all of a text without a prompt."""
-    if not prompt:
-        return "", text
-    at = text.rfind(answer) if answer else -1
-    return (text, "") if at < 0 else (text[:at], text[at:])
 
 
 def _labels(language: Language) -> tuple[str, str]:

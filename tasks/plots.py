@@ -36,7 +36,7 @@ class PlotDefinition:
 def draw(stage: str, attempt_dir: Path, language: Language) -> list[Path]:
     """Draw every plot of a stage whose artifacts are there, into `plots/`; equal artifacts give equal bytes."""
     (attempt_dir / "plots").mkdir(parents=True, exist_ok=True)
-    drawn = []
+    written = []
     for plot in PLOTS.get(stage, ()):
         with style(plot.name):
             try:
@@ -45,8 +45,8 @@ def draw(stage: str, attempt_dir: Path, language: Language) -> list[Path]:
                 continue
             path = attempt_dir / "plots" / f"{plot.name}.svg"
             write_bytes(path, svg(figure).encode())
-            drawn.append(path)
-    return drawn
+            written.append(path)
+    return written
 
 
 def missing(stage: str, attempt_dir: Path, language: Language) -> list[tuple[str, str]]:
@@ -60,6 +60,13 @@ def missing(stage: str, attempt_dir: Path, language: Language) -> list[tuple[str
                 except NotShown as error:
                     found.append((words(language, plot.name), str(error)))
     return found
+
+
+def drawn(stage: str, attempt_dir: Path) -> list[Path]:
+    """The SVG files of an attempt: ours in their order, then others by name."""
+    order = [plot.name for plot in PLOTS.get(stage, ())]
+    found = (attempt_dir / "plots").glob("*.svg")
+    return sorted(found, key=lambda path: (order.index(path.stem) if path.stem in order else len(order), path.name))
 
 
 def title_of(name: str, language: Language) -> str:
@@ -228,7 +235,7 @@ def _resumed_at(artifacts: Path) -> list[int]:
         sessions = _lines(artifacts / "sessions.jsonl", [])
     except NotShown:
         return []
-    return sorted({int(s["resumed_from"]) for s in sessions if s.get("resumed_from")})
+    return sorted({int(s["from_step"]) for s in sessions[1:] if s.get("from_step")})
 
 
 def memory(artifacts: Path, language: Language) -> Figure:
@@ -313,7 +320,7 @@ def evaluation(artifacts: Path, language: Language) -> Figure:
     axes.scatter([p[0] for p in pairs], [p[1] for p in pairs], s=22, color=BLUE, alpha=0.65, linewidths=0)
     axes.set_xlim(0, top)
     axes.set_ylim(0, top)
-    axes.set_aspect("equal", adjustable="box")
+    axes.set_aspect("equal", adjustable="box", anchor="W")
     axes.grid(True, axis="both")
     axes.set_title(words(language, "evaluation"))
     axes.set_xlabel(words(language, "base_loss"))

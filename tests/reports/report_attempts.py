@@ -97,6 +97,17 @@ def write_data(folder: Path) -> None:
             }
         )
     pq.write_table(pa.Table.from_pylist(fates), artifacts / "row_ledger.parquet")
+    fed = [
+        {
+            "sample_id": row["sample_id"],
+            "kind": row["kind"],
+            "masked": f"user: {row['prompt']}\nassistant: ",
+            "learnt": f"{row['answer']}<|im_end|>",
+            "n_tokens": row["n_tokens"],
+        }
+        for row in rows[:3]
+    ]
+    (artifacts / "summary.json").write_text(json.dumps({"fed_examples": fed}), encoding="utf-8")
 
 
 def write_training(folder: Path, steps: int = 40) -> None:
@@ -120,7 +131,7 @@ def write_training(folder: Path, steps: int = 40) -> None:
             }
         )
     _jsonl(artifacts / "metrics.jsonl", lines)
-    _jsonl(artifacts / "sessions.jsonl", [{"resumed_from": 0}, {"resumed_from": 20}])
+    _jsonl(artifacts / "sessions.jsonl", [{"session": 1, "from_step": 0}, {"session": 2, "from_step": 20}])
     fed = {
         "sample_id": "s0001",
         "text": "<|im_start|>user\nnoise<|im_end|>\ncheck<|im_end|>",

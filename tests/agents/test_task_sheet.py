@@ -1,0 +1,90 @@
+"""The task sheet names every stage with numbers, and numbers come beside what was measured."""
+
+from __future__ import annotations
+
+from agents.gate_page import sheet_page
+from agents.rules import RulesProposer
+from agents.task_sheet import draft_sheet, expected_beside_actual
+from specs.criteria import Metric
+from specs.metrics import STAGES, default_criteria
+from tests.agents.proposer_cases import DEMO_CAPS, context, data_evidence, project, write_model
+
+SUMMARIES = [{"kind": "work_orders", "rows": 460, "path": "raw/w.csv"}]
+
+
+def test_every_stage_has_inputs_criteria_signers_and_a_way_out():
+    sheet = draft_sheet(project(), SUMMARIES)
+    assert [stage.name for stage in sheet.stages] == list(STAGES)
+    for stage in sheet.stages:
+        assert stage.inputs
+        assert stage.criteria == default_criteria(stage.name)
+        assert stage.signed_by == ["me"]
+        assert stage.on_failure
+
+
+def test_the_spec_shapes_criteria_goal_and_budget():
+    spec = project(
+        objective={"metric": "fault_type_coverage", "at_least": 0.7},
+        budget={"hours": 2},
+        acceptance={"evaluate": [{"metric": "ended_share", "op": ">=", "bound": 0.9}]},
+        policy={"approvers": [{"id": "bo"}, {"id": "al"}]},
+    )
+    sheet = draft_sheet(spec, SUMMARIES, goal="diagnose spindles")
+    evaluate = sheet.stages[-1]
+    bounds = {c.metric: c.bound for c in evaluate.criteria}
+    assert sheet.goal == "diagnose spindles"
+    assert (bounds["fault_type_coverage"], bounds["ended_share"]) == (0.7, 0.9)
+    assert sheet.stages[3].budget_hours == 2
+    assert evaluate.signed_by == ["al", "bo"]
+
+
+def test_the_sheet_of_the_first_gate_counts_rows_steps_and_hours(tmp_path):
+    model = write_model(tmp_path / "m", 135_000_000)
+    sheet = RulesProposer().propose(context("data", base_model=model)).task_sheet
+    assert sheet is not None
+    expected = {(s.name, e.metric): e.value for s in sheet.stages for e in s.expected}
+    assert expected["data", "rows_total"] == 460
+    assert expected["dry_run", "steps_taken"] == 30
+    assert expected["train", "steps_taken"] == 40
+    assert expected["data", "samples_train"] + expected["data", "samples_eval"] < 460
+
+
+def test_only_the_first_gate_carries_the_sheet():
+    assert RulesProposer().propose(context("stress_test")).task_sheet is None
+
+
+def test_actual_numbers_come_beside_expected_ones():
+    proposal = RulesProposer().propose(context("data"))
+    assert proposal.task_sheet is not None
+    rows = expected_beside_actual(proposal.task_sheet, {"data": data_evidence(train=300)})
+    by_metric = {(r.stage, r.metric): r for r in rows}
+    trained = by_metric["data", "samples_train"]
+    assert trained.actual == 300
+    assert trained.difference == (300 - trained.expected) / trained.expected
+    assert by_metric["train", "steps_taken"].actual is None
+    assert by_metric["train", "steps_taken"].difference is None
+
+
+def test_a_later_proposal_of_a_stage_replaces_the_first_guess():
+    sheet = RulesProposer().propose(context("data")).task_sheet
+    assert sheet is not None
+    later = RulesProposer().propose(context("stress_test"))
+    stress = data_evidence().model_copy(
+        update={"stage": "stress_test", "metrics": {"peak_bytes": Metric(value=5, unit="bytes")}}
+    )
+    expected = later.model_copy(update={"expected": [later_expected("peak_bytes", 4, "bytes")]})
+    rows = expected_beside_actual(sheet, {"stress_test": stress}, {"stress_test": expected})
+    assert [(r.expected, r.actual) for r in rows if r.stage == "stress_test"] == [(4, 5)]
+
+
+def later_expected(metric: str, value: float, unit: str):
+    from specs.proposals import Expectation
+
+    return Expectation(metric=metric, value=value, unit=unit)
+
+
+def test_the_sheet_reads_in_both_languages():
+    for language, word in (("en", "Signed by"), ("zh", "签字人")):
+        page = sheet_page(draft_sheet(project(language=language, caps=DEMO_CAPS), SUMMARIES), language)
+        assert page.count(word) == len(STAGES)
+        assert "raw/w.csv" in page

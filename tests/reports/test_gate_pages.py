@@ -1,0 +1,77 @@
+"""A gate shows what was found, what is proposed and why, in the project's language."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from agents.reporter import gate_page
+from agents.rules import RulesProposer
+from agents.task_sheet import expected_beside_actual
+from tests.agents.proposer_cases import DEMO_CAPS, context, memory_of
+from tests.agents.proposer_cases import project as project_of
+from tests.reports.report_attempts import evidence, project
+
+
+def page(gate: str, language: str = "en", finished=None, previous=None, proposal=None, round: int = 1, report=None):
+    spec = project_of(language=language, caps=DEMO_CAPS)
+    first = RulesProposer().propose(context("data", spec))
+    rules = RulesProposer(memory_of(2**28, 2**33))
+    proposal = proposal or rules.propose(context(gate, spec))
+    rows = expected_beside_actual(first.task_sheet, {finished.stage: finished} if finished else {}, {"data": first})
+    return proposal, gate_page(
+        gate=gate, round=round, proposal=proposal, previous=previous, finished=finished, expected=rows, spec=spec,
+        report=report,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_every_parameter_is_shown_with_its_reason_or_as_default(language):
+    proposal, text = page("stress_test", language)
+    for reason in proposal.reasons:
+        assert reason.text in text
+        assert f"`{reason.parameter}`" in text
+    for name in ("optimizer", "weight_decay", "attention"):
+        assert name in text
+
+
+def test_the_first_gate_shows_the_task_sheet():
+    _, text = page("data")
+    assert text.count("Criteria that block") == 5
+    assert "Goal:" in text
+
+
+def test_evidence_and_report_of_the_finished_stage_are_shown(tmp_path):
+    finished = evidence("data", tmp_path, project(), rows_unaccounted=2.0)
+    _, text = page("stress_test", finished=finished, report="runs/r/01-data/001/report.html")
+    assert "Blocked by: rows without exactly one fate" in text
+    assert "runs/r/01-data/001/report.html" in text
+    assert "1 table read as gb18030" in text
+
+
+def test_a_new_round_shows_the_answer_and_what_changed():
+    spec = project_of(caps=DEMO_CAPS)
+    first = RulesProposer().propose(context("stress_test", spec))
+    second = RulesProposer().propose(context("stress_test", spec, round=2, feedback="lr=1e-4", last_proposal=first))
+    _, text = page("stress_test", previous=first, proposal=second, round=2)
+    assert "Answer to the feedback" in text
+    assert "| `training.lr` | `0.0002` | `0.0001` |" in text
+
+
+def test_memory_and_warnings_are_said():
+    proposal, text = page("stress_test")
+    assert "Memory: predicted peak" in text
+    for warning in proposal.warnings:
+        assert warning in text
+
+
+def test_the_chinese_page_has_chinese_headings():
+    _, text = page("train", "zh", proposal=RulesProposer().propose(context("evaluate", project_of(language="zh"))))
+    headings = [line for line in text.splitlines() if line.startswith("#")]
+    assert headings
+    assert all(re.search(r"[一-鿿]", line) for line in headings)
+
+
+def test_the_release_gate_has_its_own_title():
+    assert page("release")[1].startswith("# Gate before release")

@@ -102,22 +102,17 @@ def decompose(
     as_json: AsJson = False,
 ) -> int:
     """Draft the task sheet: per stage its inputs, expected outputs in numbers, criteria, budget and signers."""
-    from agents.task_sheet import draft_sheet
-    from specs.loading import load_project
-    from tasks.data.probe import probe_sources
+    from flows.decomposing import draft
 
-    loaded = load_project(project)
-    sources, problems = probe_sources(loaded.folder, loaded.spec)
-    if problems:
-        raise SpecError(problems)
-    sheet = draft_sheet(loaded.spec, [s.model_dump(mode="json") for s in sources], goal=goal or "")
+    language, sheet = draft(project, goal)
     if as_json:
         emit({**sheet.model_dump(mode="json"), "findings": []})
     else:
-        from agents.reporter import sheet_page
         from rich.markdown import Markdown
 
-        show(Markdown(sheet_page(sheet, loaded.spec.language)))
+        from agents.reporter import sheet_page
+
+        show(Markdown(sheet_page(sheet, language)))
     return EXIT_DONE
 
 
@@ -144,7 +139,10 @@ def estimate(
     from pydantic import ValidationError
 
     from specs.parameters import TrainingConfiguration
-    from tasks.memory import estimate as estimate_account
+    from tasks.memory.architecture import architecture_of
+    from tasks.memory.devices import named
+    from tasks.memory.estimate import estimate as estimate_account
+    from tasks.memory.settings import from_training
 
     targets: Any = lora_targets if lora_targets == "all-linear" else lora_targets.split(",")
     values = {
@@ -163,7 +161,9 @@ def estimate(
     except ValidationError as error:
         lines = [f"--{'-'.join(str(p) for p in e['loc']).replace('_', '-')}: {e['msg']}" for e in error.errors()]
         raise InputError("; ".join(lines), "gatewright estimate --help lists the values") from None
-    account = estimate_account(model, training, gpu=gpu)
+    account = estimate_account(
+        from_training(architecture_of(model), training, seq_len, "cuda"), named(gpu) if gpu else None
+    )
     if as_json:
         emit(account.model_dump(mode="json"))
     else:

@@ -259,11 +259,11 @@ def _apply(state: RunState, event: Event, payload: Payload) -> None:
 
 def _propose(state: RunState, made: ProposalMade) -> None:
     state.proposals[made.gate, made.round] = made.proposal
-    if (made.gate, made.round) != (state.goal.gate, state.goal.round) and made.gate in state.order:
-        # A stage that failed was proposed anew: its old approval no longer runs anything.
+    attempt = state.current(made.gate)
+    if attempt is not None and attempt.state == "failed":
+        # The stage that failed is proposed anew: its old approval no longer runs anything.
         state.goal = Goal(made.gate, made.round)
-        for gate in state.order[state.order.index(made.gate) :]:
-            state.approvals.pop(gate, None)
+        state.approvals.pop(made.gate, None)
 
 
 def _decide(state: RunState, decision: Decision, at: datetime) -> None:

@@ -8,7 +8,7 @@ from flows.audit.history import History
 from flows.audit.report import Checks, Part
 from flows.folding import RunState, advance
 from flows.gatefiles import load_proposal
-from flows.steps import Done, OpenGate, Rejected, Release, RunStage, next_step
+from flows.steps import Done, OpenGate, Propose, Rejected, Release, RunStage, next_step
 from specs.canonical import digest, sha256_file
 from specs.criteria import blocked
 from specs.errors import GatewrightError, PolicyRefused
@@ -19,6 +19,7 @@ from specs.events import (
     Event,
     GateOpened,
     Payload,
+    ProposalMade,
     ReleasePublished,
     RunCreated,
     RunFinished,
@@ -109,6 +110,10 @@ def _decision(
 def _transition(found: dict[str, list[str]], history: History, state: RunState, event: Event, payload: Payload) -> None:
     where = f"event {event.sequence}: {payload.kind}"
     match payload:
+        case ProposalMade():
+            due = [next_step(state), next_step(state, retry=False)]
+            if not any(isinstance(s, Propose) and (s.gate, s.round) == (payload.gate, payload.round) for s in due):
+                found["order"].append(f"{where}: gate {payload.gate} round {payload.round} was not due")
         case GateOpened():
             step = next_step(state)
             if not (isinstance(step, OpenGate) and (step.gate, step.round) == (payload.gate, payload.round)):

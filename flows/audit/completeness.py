@@ -85,16 +85,15 @@ def _folders(checks: Checks, history: History) -> None:
     for stage, number in sorted(published):
         if not attempt_folder(history.run_dir, stage, number).is_dir():
             faults.append(f"{stage} {number} was published, its folder is missing")
-    open_attempts = {
-        (a.stage, a.number) for all_ in history.state.attempts.values() for a in all_ if a.state == "reserved"
-    }
+    attempts = [] if history.state.terminal else [a for found in history.state.attempts.values() for a in found]
+    running = {(a.stage, a.number) for a in attempts if a.state == "reserved"}
     for stage in GATES[:-1]:
         for folder in _subfolders(attempt_folder(history.run_dir, stage, 1).parent):
             name = folder.relative_to(history.run_dir).as_posix()
             at = int(folder.name) if folder.name.isdecimal() else None
             if at is None:
                 seen.append(f"{name} is partial, never used")
-            elif (stage, at) not in published and (stage, at) not in open_attempts:
+            elif (stage, at) not in published and (stage, at) not in running:
                 faults.append(f"{name} is there, no event speaks of it")
     checks.add(
         "folders of attempts and events name each other", faults, "; ".join(seen) or f"{len(published)} published"

@@ -52,8 +52,10 @@ def _chain(checks: Checks, history: History) -> None:
         return [f"event {f.sequence}: {f.what}" for f in faults if f.kind in kinds]
 
     seen = f"{len(history.rows)} events"
+    back = sum(later.at < earlier.at for earlier, later in zip(history.rows, history.rows[1:], strict=False))
+    clock = f"; the clock ran backwards {back} times, which proves nothing" if back else ""
     checks.add("each event's stored bytes hash to its recorded hash", of("hash", "unreadable"), seen)
-    checks.add("each event names the hash of the one before", of("link"), seen)
+    checks.add("each event names the hash of the one before", of("link"), seen + clock)
     checks.add("the columns of each event repeat its hashed bytes", of("column"), seen)
     unknown = f"; {history.state.unknown} of a kind that this version does not know, not verified further"
     checks.add("each event reads as its kind", history.unreadable, seen + (unknown if history.state.unknown else ""))

@@ -9,6 +9,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy.event import listen
+
 from flows.decide import decide
 from flows.gatefiles import attempt_folder, load_proposal, store_proposal, write_gate
 from flows.ledger import Lease, Ledger
@@ -43,7 +45,7 @@ from specs.events import (
     RunRejected,
     VerdictsRecorded,
 )
-from specs.files import publish_folder, write_bytes, write_json
+from specs.files import write_json
 from specs.metrics import STAGES
 from specs.parameters import PARAMETERS
 from specs.policy import Policy
@@ -82,6 +84,9 @@ class RunMaker:
         self.policy = policy or Policy()
         self.clock = SteppingClock()
         self.ledger = Ledger.open(project_dir / ".gatewright" / "gatewright.db", clock=self.clock)
+        # Power losses are not what these tests are about.
+        listen(self.ledger.engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous = OFF"))
+        self.ledger.close()
         self.lease: Lease | None = None
 
     def start(self) -> RunMaker:
@@ -219,10 +224,12 @@ class RunMaker:
             return
         target = attempt_folder(self.run_dir, step.stage, step.attempt)
         partial = target.with_name(target.name + ".partial")
-        write_bytes(partial / "artifacts" / "result.txt", f"{step.stage} {step.attempt} {loss}".encode())
-        write_bytes(partial / "artifacts" / "more.txt", f"more of {step.stage} {step.attempt}".encode())
-        write_bytes(partial / "plots" / "loss.svg", b"<svg/>")
-        write_bytes(partial / "report.md", f"# {step.stage}".encode())
+        for name in ("artifacts", "plots"):
+            (partial / name).mkdir(parents=True, exist_ok=True)
+        (partial / "artifacts" / "result.txt").write_text(f"{step.stage} {step.attempt} {loss}")
+        (partial / "artifacts" / "more.txt").write_text(f"more of {step.stage} {step.attempt}")
+        (partial / "plots" / "loss.svg").write_text("<svg/>")
+        (partial / "report.md").write_text(f"# {step.stage}")
         metrics = {"loss": Metric(value=loss, unit="nats/token"), "speed": Metric(value=10, unit="1/s")}
         at = datetime(2026, 1, 1, tzinfo=UTC)
         evidence = Evidence(
@@ -237,8 +244,8 @@ class RunMaker:
             started_at=at,
             ended_at=at,
         )
-        write_bytes(partial / "evidence.json", canonical_bytes(evidence))
-        publish_folder(partial, target)
+        (partial / "evidence.json").write_bytes(canonical_bytes(evidence))
+        partial.rename(target)
         self._append(
             InputsHashed(stage=step.stage, attempt=step.attempt, moment="after", inputs=inputs),
             AttemptPublished(

@@ -23,6 +23,7 @@ _FREQUENT = frozenset(
 
 _ENOUGH = 0.12
 _MARGIN = 0.06
+_KNOWN_IN_UTF16 = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +77,17 @@ def _score(text: str) -> float:
 
 
 def _utf16(data: bytes) -> str | None:
-    """utf-16-le or -be when zero bytes sit on one side only, as ASCII characters in UTF-16 put them."""
+    """utf-16-le or -be: zero bytes on one side only, as ASCII in UTF-16 has them, and text that reads as such."""
     head = data[:65536]
     if len(data) % 2 or b"\x00" not in head:
         return None
     even, odd = head[0::2].count(0), head[1::2].count(0)
-    if even == 0 and odd:
-        return "utf-16-le"
-    if odd == 0 and even:
-        return "utf-16-be"
-    return None
+    encoding = "utf-16-le" if even == 0 else "utf-16-be" if odd == 0 else None
+    if encoding is None:
+        return None
+    text = head.decode(encoding, errors="replace")
+    known = sum(c in _FREQUENT or c.isascii() for c in text)
+    return encoding if known >= _KNOWN_IN_UTF16 * len(text) else None
 
 
 def _strict(data: bytes, encoding: str, name: str, why: str) -> str:

@@ -14,6 +14,9 @@ from tasks.memory.devices import Device
 Basis = Literal["1", "S", "SS", "B", "BS", "BSS"]
 """Powers of B, samples in a micro batch, and S, its padded length in tokens."""
 
+SEGMENT_BYTES = 2 * 2**20
+"""Reserved memory comes in whole segments (CUDA's caching allocator); fragmentation beyond that is not modelled."""
+
 How = Literal["traced", "derived", "closed-form"]
 
 
@@ -121,7 +124,7 @@ class AccountCoefficients(Strict):
     regimes: list[Regime]
     fixed: list[PlacePolynomial] = Field(description="places that do not depend on the batch: the optimizer's step")
     framework_bytes: int
-    reserved_share: float = Field(ge=1, description="reserved over allocated bytes")
+    library_bytes: int = Field(ge=0, description="reserved beside the allocated bytes")
     host_fixed_bytes: int
     disk_bytes: int
     trainable_parameters: int
@@ -159,7 +162,7 @@ class AccountCoefficients(Strict):
         return assemble(
             best,
             framework_bytes=self.framework_bytes,
-            reserved_share=self.reserved_share,
+            library_bytes=self.library_bytes,
             host_fixed_bytes=self.host_fixed_bytes,
             disk_bytes=self.disk_bytes,
             trainable_parameters=self.trainable_parameters,
@@ -181,7 +184,7 @@ def assemble(
     by_phase: dict[str, dict[str, int]],
     *,
     framework_bytes: int,
-    reserved_share: float,
+    library_bytes: int,
     host_fixed_bytes: int,
     disk_bytes: int,
     trainable_parameters: int,
@@ -195,7 +198,7 @@ def assemble(
     phases = {phase: sum(residents.values()) for phase, residents in by_phase.items()}
     top = max(phases, key=lambda phase: (phases[phase], phase))
     allocated = phases[top]
-    reserved = round(allocated * reserved_share)
+    reserved = -(-(allocated + library_bytes) // SEGMENT_BYTES) * SEGMENT_BYTES
     return Account(
         peak_allocated_bytes=allocated,
         peak_reserved_bytes=reserved,

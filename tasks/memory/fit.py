@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tasks.memory.account import Account, AccountCoefficients, Basis, PlacePolynomial, Regime, assemble, powers
 from tasks.memory.fold import by_phase, folded
 from tasks.memory.host import host
-from tasks.memory.settings import FRAMEWORK_BYTES, RESERVED_SHARE, TraceSettings
+from tasks.memory.settings import FRAMEWORK_BYTES, LIBRARY_BYTES, TraceSettings
 from tasks.memory.timeline import Place, Resident
 from tasks.memory.trace import Trace
 
@@ -28,7 +28,7 @@ def account(settings: TraceSettings) -> Account:
     return assemble(
         {phase: _named(peak.residents) for phase, peak in by_phase(trace.peaks).items()},
         framework_bytes=FRAMEWORK_BYTES[settings.device],
-        reserved_share=RESERVED_SHARE[settings.device],
+        library_bytes=LIBRARY_BYTES[settings.device],
         host_fixed_bytes=beside.peak_bytes,
         disk_bytes=beside.disk_bytes,
         trainable_parameters=trace.trainable_parameters,
@@ -105,7 +105,7 @@ def coefficients(settings: TraceSettings) -> AccountCoefficients:
             if place.phase == "optimizer"
         ],
         framework_bytes=FRAMEWORK_BYTES[settings.device],
-        reserved_share=RESERVED_SHARE[settings.device],
+        library_bytes=LIBRARY_BYTES[settings.device],
         host_fixed_bytes=beside.peak_bytes,
         disk_bytes=beside.disk_bytes,
         trainable_parameters=whole.trainable_parameters,

@@ -133,7 +133,9 @@ def materialise(model: nn.Module) -> None:
         for name, parameter in list(module._parameters.items()):
             if parameter is not None:
                 if id(parameter) not in done:
-                    done[id(parameter)] = nn.Parameter(fresh(parameter), requires_grad=parameter.requires_grad)
+                    made = nn.Parameter(fresh(parameter), requires_grad=parameter.requires_grad)
+                    made.__dict__.update(parameter.__dict__)
+                    done[id(parameter)] = made
                 module._parameters[name] = done[id(parameter)]
         for name, buffer in list(module._buffers.items()):
             if buffer is not None:

@@ -55,7 +55,7 @@ def _trace(settings: TraceSettings, depth: int | None, optimizer_step: bool) -> 
         _watch_layers(layers, tracker)
         trainable = [p for p in model.parameters() if p.requires_grad]
         for parameter in trainable:
-            parameter.register_post_accumulate_grad_hook(partial(_note_gradient, tracker))  # type: ignore[no-untyped-call]
+            parameter.register_post_accumulate_grad_hook(partial(_note_gradient, tracker))
         optimizer = optimizers.build(settings, model)
         _make_states(optimizer, trainable)
         with tracker:
@@ -113,7 +113,7 @@ def _bytes(tensors: Sequence[torch.Tensor]) -> int:
 
 def _parameters(model: nn.Module) -> int:
     """Values of the model, packed 4-bit ones counted as what they stand for."""
-    return sum(getattr(p, "unpacked_values", p.numel()) for p in model.parameters())
+    return sum(int(getattr(p, "unpacked_values", p.numel())) for p in model.parameters())
 
 
 def _note_gradient(tracker: StorageTracker, parameter: torch.Tensor) -> None:

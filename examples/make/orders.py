@@ -323,7 +323,7 @@ SPOILT = {
         ("checks+repair", "-"),
         ("checks+repair", "N/A"),
         ("problem", "????????"),
-        ("problem", "ï¿½ï¿½ï¿½ ï¿½ï¿½ ï¿½ï¿½ï¿½"),
+        ("problem", "Ã¤Ã¶Ã¼ GerÃ¤t â€“ StÃ¶rung"),
         ("problem+checks+repair", ""),
         ("checks+repair", "......"),
         ("problem", "#REF!"),

@@ -19,20 +19,10 @@ from specs.files import publish_folder, storage_errors, write_json
 from specs.places import models
 from specs.stages import Progress
 from tasks.models.folder import digest_model, require_usable
+from tasks.workers import worker_environment
 
 RECORD = "gatewright-model.json"
 """Written into a made folder: its digest when it was made, so that later damage is seen."""
-
-_PASSED_ON = (
-    *("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TEMP", "TMP", "SYSTEMROOT", "USERPROFILE"),
-    *("LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV"),
-)
-_SETTINGS = {
-    "OMP_WAIT_POLICY": "passive",
-    "HF_HUB_OFFLINE": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-    "PYTHONDONTWRITEBYTECODE": "1",
-}
 
 
 def made_once(
@@ -100,15 +90,10 @@ def _require_room(need_bytes: int) -> None:
 
 def _run_worker(worker: list[str], what: str, progress: Progress) -> None:
     """Runs the worker program; its environment is an allow-list without secrets."""
-    import tasks
-
-    environment = {key: os.environ[key] for key in _PASSED_ON if key in os.environ} | _SETTINGS
-    root = str(Path(next(iter(tasks.__path__))).parent)
-    environment["PYTHONPATH"] = os.pathsep.join(p for p in (root, environment.get("PYTHONPATH", "")) if p)
     progress.start(f"{what}: making the model folder (once)")
     process = subprocess.Popen(
         [sys.executable, "-m", *worker],
-        env=environment,
+        env=worker_environment(threads=2),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tasks.training.session", "tasks.models.folder", "pyarrow.parquet"])
+_CONTEXT.set_forkserver_preload(["tests.support.preload"])
 
 TIMEOUT_S = 240.0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -39,3 +40,26 @@ def uninterrupted(tiny_model: Path, samples_file: Path, tmp_path_factory: pytest
     job = make_job(folder, tiny_model, probe_sample_ids=held_out[:4])
     assert train(job).code == 0
     return folder / "out"
+
+
+@pytest.fixture(scope="session")
+def killed_folder(tiny_model: Path, samples_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the common job left when it was killed after step 5: checkpoints of steps 2 and 4."""
+    folder = tmp_path_factory.mktemp("killed")
+    (folder / "samples.parquet").write_bytes(samples_file.read_bytes())
+    held_out = [i for i, _ in training_samples(samples_file, "eval")]
+    job = make_job(folder, tiny_model, probe_sample_ids=held_out[:4], kill_after_step=5)
+    assert train(job).code < 0
+    return folder
+
+
+@pytest.fixture
+def killed(job_in: Callable[..., Path], killed_folder: Path) -> Callable[..., Path]:
+    """Makes a job in a folder, in the state in which the kill left it."""
+
+    def make(folder: Path, **changes) -> Path:
+        for name in ("out", "checkpoints"):
+            shutil.copytree(killed_folder / name, folder / name)
+        return job_in(folder, **changes)
+
+    return make

@@ -51,7 +51,12 @@ def rewrite(job: Path, **changes) -> None:
     job.write_text(found.model_copy(update=changes).model_dump_json())
 
 
-@pytest.mark.parametrize("step", [1, 3, 4, 7])
+def slow(*values):
+    """A parameter for the long suite."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
+@pytest.mark.parametrize("step", [1, slow(2), slow(3), slow(4), slow(6), 7])
 def test_killed_after_a_step_ends_with_the_same_bytes(step, job_in: Callable[..., Path], uninterrupted, tmp_path):
     job = job_in(tmp_path, kill_after_step=step)
     assert train(job).code == -signal.SIGKILL
@@ -139,11 +144,11 @@ def test_a_finished_training_is_finished_again_without_a_step(job_in, uninterrup
     "changes",
     [
         {"method": "full", "lr": 5e-4},
-        {"method": "dora"},
-        {"optimizer": "adafactor"},
-        {"optimizer": "sgd", "lr": 0.05},
-        {"activation_checkpointing": True, "weights": "bf16", "compute": "bf16", "lr_schedule": "linear"},
-        {"compute": "amp-bf16", "optimizer": "adamw_fused", "weight_decay": 0.1},
+        slow({"method": "dora"}),
+        slow({"optimizer": "adafactor"}),
+        slow({"optimizer": "sgd", "lr": 0.05}),
+        slow({"activation_checkpointing": True, "weights": "bf16", "compute": "bf16", "lr_schedule": "linear"}),
+        slow({"compute": "amp-bf16", "optimizer": "adamw_fused", "weight_decay": 0.1}),
     ],
     ids=lambda changes: "-".join(str(v) for v in changes.values()),
 )
@@ -165,22 +170,20 @@ def test_every_method_and_optimizer_resumes_exactly(changes, job_in, tmp_path):
 # -- what cannot be resumed exactly is refused
 
 
-@pytest.mark.parametrize("name", ["optimizer.pt", "scheduler.pt", "random.json", "random.safetensors"])
-def test_a_checkpoint_without_its_state_is_passed_over_for_the_one_before(name, job_in, uninterrupted, tmp_path):
-    job = job_in(tmp_path, kill_after_step=5)
-    train(job)
+@pytest.mark.parametrize("name", ["optimizer.pt", slow("scheduler.pt"), "random.json", slow("random.safetensors")])
+def test_a_checkpoint_without_its_state_is_passed_over_for_the_one_before(name, killed, uninterrupted, tmp_path):
+    job = killed(tmp_path)
     (tmp_path / "checkpoints" / "00000004" / name).unlink()
-    rewrite(job, kill_after_step=None)
     assert train(job).result()["resumed_from"] == 2
     assert sessions(tmp_path / "out")[1]["passed_over"] == [{"name": "00000004", "reason": f"{name} is missing"}]
     same_training(uninterrupted, tmp_path / "out")
 
 
-def test_damaged_checkpoints_only_are_refused_not_started_anew(job_in, tmp_path):
-    job = job_in(tmp_path, kill_after_step=3)
-    train(job)
-    path = tmp_path / "checkpoints" / "00000002" / "adapter_model.safetensors"
-    path.write_bytes(path.read_bytes()[:-1] + b"\x07")
+def test_damaged_checkpoints_only_are_refused_not_started_anew(killed, tmp_path):
+    job = killed(tmp_path)
+    for step in (2, 4):
+        path = tmp_path / "checkpoints" / f"{step:08d}" / "adapter_model.safetensors"
+        path.write_bytes(path.read_bytes()[:-1] + b"\x07")
     ended = train(job)
     assert ended.code == 6
     assert "adapter_model.safetensors is not what was written" in ended.error()["message"]
@@ -191,28 +194,26 @@ def test_damaged_checkpoints_only_are_refused_not_started_anew(job_in, tmp_path)
     [
         ("training.micro_batch", {"micro_batch": 3, "gradient_accumulation": 2}),
         ("training.threads", {"threads": 2}),
-        ("training.lr", {"lr": 1e-3}),
-        ("training.lora.rank", {"lora": LoraParameters(rank=8, alpha=8, dropout=0.05)}),
+        slow("training.lr", {"lr": 1e-3}),
+        slow("training.lora.rank", {"lora": LoraParameters(rank=8, alpha=8, dropout=0.05)}),
     ],
 )
-def test_other_settings_on_resume_are_refused_with_what_was_and_is(name, changed, job_in, tmp_path):
-    train(job_in(tmp_path, kill_after_step=3))
-    ended = train(job_in(tmp_path, training=small_training(**changed)))
+def test_other_settings_on_resume_are_refused_with_what_was_and_is(name, changed, killed, tmp_path):
+    ended = train(killed(tmp_path, training=small_training(**changed)))
     assert ended.code == 6
     assert ended.error()["class"] == "ResumeRefused"
     assert name in ended.error()["message"]
     assert "was" in ended.error()["message"]
 
 
-def test_another_save_interval_may_be_asked_for_on_resume(job_in, uninterrupted, tmp_path):
-    train(job_in(tmp_path, kill_after_step=3))
-    assert train(job_in(tmp_path, training=small_training(save_steps=5, keep_checkpoints=1))).code == 0
+def test_another_save_interval_may_be_asked_for_on_resume(killed, uninterrupted, tmp_path):
+    ended = train(killed(tmp_path, training=small_training(save_steps=5, keep_checkpoints=1)))
+    assert ended.result()["resumed_from"] == 4
     same_training(uninterrupted, tmp_path / "out")
 
 
-def test_a_log_that_was_shortened_is_refused(job_in, tmp_path):
-    job = job_in(tmp_path, kill_after_step=3)
-    train(job)
+def test_a_log_that_was_shortened_is_refused(killed, tmp_path):
+    job = killed(tmp_path)
     (tmp_path / "out" / "metrics.jsonl").write_text("")
     ended = train(job)
     assert ended.code == 1
@@ -243,11 +244,9 @@ def test_two_workers_never_write_the_same_training(job_in, tmp_path):
 # -- the same tests would notice a toy
 
 
-def test_without_restored_random_numbers_the_comparison_fails(job_in, uninterrupted, tmp_path):
-    job = job_in(tmp_path, kill_after_step=3)
-    train(job)
+def test_without_restored_random_numbers_the_comparison_fails(killed, uninterrupted, tmp_path):
+    job = killed(tmp_path)
     fault(job, "no_random")
-    rewrite(job, kill_after_step=None)
     assert train(job, FAULTY).code == 0
     with pytest.raises(AssertionError):
         same_training(uninterrupted, tmp_path / "out")

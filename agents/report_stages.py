@@ -19,7 +19,6 @@ _MOST_REASONS = 15
 _MOST_TYPES = 20
 _SAMPLES_SHOWN = 3
 _GENERATIONS_SHOWN = 16
-_PHASES = ("forward", "loss", "backward", "recompute", "optimizer_step", "evaluation", "save", "load")
 
 
 def stage_blocks(stage: str, artifacts: Path, language: Language) -> list[Block]:
@@ -178,33 +177,39 @@ def _fed_samples(artifacts: Path, language: Language) -> list[Block]:
 
 
 def _phases(artifacts: Path, language: Language) -> list[Block]:
-    predicted, measured = (
-        _phase_bytes(artifacts / "account.json"),
-        _phase_bytes(artifacts / "measurement.json"),
-    )
-    names = sorted({*predicted, *measured}, key=lambda n: (_PHASES.index(n) if n in _PHASES else len(_PHASES), n))
-    if not names:
-        return []
+    from tasks.phases import phase_bytes, phase_order
     from tasks.plot_text import phase
 
+    account, measurement = _document(artifacts / "account.json"), _document(artifacts / "measurement.json")
+    predicted, measured = phase_bytes(account, measurement)
     table = [
         [
             Cell(phase(language, name)),
             Cell(human(predicted[name], "bytes", language) if name in predicted else "—", number=True),
             Cell(human(measured[name], "bytes", language) if name in measured else "—", number=True),
         ]
-        for name in names
+        for name in phase_order(predicted, measured)
     ]
+    if not table:
+        return []
     return [Heading(t(language, "phases")), Table([t(language, k) for k in ("phase", "predicted", "value")], table)]
 
 
-def _phase_bytes(path: Path) -> dict[str, float]:
-    if not path.is_file():
-        return {}
-    found = json.loads(path.read_bytes()).get("phases")
-    if not isinstance(found, Mapping):
-        return {}
-    return {str(k): float(v) for k, v in found.items() if isinstance(v, int | float) and not isinstance(v, bool)}
+def _residents(artifacts: Path, language: Language) -> list[Block]:
+    """What the predicted peak is made of."""
+    from tasks.plot_text import resident
+
+    found = _document(artifacts / "account.json").get("residents")
+    if not isinstance(found, Mapping) or not found:
+        return []
+    ranked = sorted(found.items(), key=lambda item: (-item[1], item[0]))
+    table = [[Cell(resident(language, n)), Cell(human(v, "bytes", language), number=True)] for n, v in ranked]
+    return [Heading(t(language, "residents"), 3), Table([t(language, "resident"), t(language, "predicted")], table)]
+
+
+def _document(path: Path) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = json.loads(path.read_bytes()) if path.is_file() else {}
+    return found
 
 
 # -- evaluation
@@ -228,7 +233,7 @@ def _answer(value: Any) -> str:
 _SECTIONS: dict[str, tuple[Section, ...]] = {
     "data": (_fates, _percentiles, _types, _data_samples),
     "dry_run": (_losses, _fed_samples),
-    "stress_test": (_phases,),
+    "stress_test": (_phases, _residents),
     "train": (_losses,),
     "evaluate": (_generations,),
 }

@@ -110,6 +110,8 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "adapter": ("Adapter", "适配器"),
     "phases": ("Predicted and measured memory", "预测与实测内存"),
     "phase": ("Phase", "阶段"),
+    "residents": ("What the predicted peak is made of", "预测峰值的构成"),
+    "resident": ("Held for", "用途"),
     "predicted": ("Predicted", "预测"),
     "gate_title": ("Gate before {stage}", "进入「{stage}」之前的关口"),
     "gate_title_release": ("Gate before release", "发布前的关口"),

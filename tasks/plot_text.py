@@ -38,20 +38,26 @@ _TEXTS: dict[str, tuple[str, str]] = {
 }
 
 _PHASES: dict[str, tuple[str, str]] = {
+    "load": ("loading", "加载"),
+    "probe": ("probe", "探测"),
+    "train": ("whole step", "整步"),
     "forward": ("forward", "前向"),
     "loss": ("loss", "损失"),
-    "backward": ("backward", "反向"),
     "recompute": ("recompute", "重算"),
+    "backward": ("backward", "反向"),
     "optimizer": ("optimizer step", "优化器步"),
-    "optimizer_step": ("optimizer step", "优化器步"),
-    "step": ("optimizer step", "优化器步"),
     "evaluation": ("evaluation", "评估"),
     "save": ("save", "保存"),
-    "load": ("load", "加载"),
     "resume": ("resume", "恢复"),
-    "train": ("training step", "训练步"),
-    "training": ("training step", "训练步"),
-    "peak": ("peak", "峰值"),
+}
+
+_RESIDENTS: dict[str, tuple[str, str]] = {
+    "weights": ("weights", "权重"),
+    "gradients": ("gradients", "梯度"),
+    "optimizer_states": ("optimizer states", "优化器状态"),
+    "activations": ("activations", "激活"),
+    "temporary": ("temporary buffers", "临时缓冲"),
+    "framework": ("framework", "框架"),
 }
 
 
@@ -66,3 +72,10 @@ def phase(language: Language, name: str) -> str:
     if name not in _PHASES:
         return name.replace("_", " ")
     return _PHASES[name][1 if language == "zh" else 0]
+
+
+def resident(language: Language, name: str) -> str:
+    """What memory is held for; unknown names stay as they are."""
+    if name not in _RESIDENTS:
+        return name.replace("_", " ")
+    return _RESIDENTS[name][1 if language == "zh" else 0]

@@ -143,11 +143,17 @@ def write_training(folder: Path, steps: int = 40) -> None:
 def write_stress_test(folder: Path) -> None:
     """`account.json`, `measurement.json` and `metrics.jsonl`."""
     write_training(folder, 4)
-    predicted = {"forward": 1_900_000_000, "backward": 2_350_000_000, "optimizer_step": 2_100_000_000}
-    measured = {"forward": 1_870_000_000, "backward": 2_290_000_000, "optimizer_step": 2_090_000_000}
+    account = {
+        "predicted_peak_bytes": 2_350_000_000,
+        "framework_bytes": 400_000_000,
+        "phases": {"forward": 1_500_000_000, "backward": 1_950_000_000, "optimizer": 1_700_000_000},
+        "residents": {"weights": 540_000_000, "activations": 1_300_000_000, "framework": 400_000_000},
+    }
+    measured = {"train": 2_290_000_000, "evaluation": 1_900_000_000, "load": 900_000_000, "resume": 2_280_000_000}
+    measurement = {"device": "cpu", "peak_bytes": 2_290_000_000, "phases": measured}
     artifacts = folder / "artifacts"
-    (artifacts / "account.json").write_text(json.dumps({"peak_bytes": 2_350_000_000, "phases": predicted}))
-    (artifacts / "measurement.json").write_text(json.dumps({"peak_bytes": 2_290_000_000, "phases": measured}))
+    (artifacts / "account.json").write_text(json.dumps(account))
+    (artifacts / "measurement.json").write_text(json.dumps(measurement))
 
 
 def write_evaluate(folder: Path) -> None:
@@ -162,8 +168,8 @@ def write_evaluate(folder: Path) -> None:
             {
                 "sample_id": f"s{i:04d}",
                 "fault_type": f"AL-{i % 9:03d}",
-                "base_loss": base,
-                "adapter_loss": base * rng.uniform(0.35, 1.05),
+                "loss_base": base,
+                "loss_adapter": base * rng.uniform(0.35, 1.05),
                 "tokens": 40,
             }
         )

@@ -9,7 +9,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tasks.plots import PLOTS, draw, missing, smooth
+from tasks.plot_drawings import smooth
+from tasks.plots import PLOTS, draw, missing
 from tests.reports.report_attempts import WRITERS
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from html import unescape
@@ -54,10 +55,11 @@ def artifact_numbers(folder: Path) -> list[float]:
             facts.append(sum(s["split"] == split for s in samples))
             for kind in {s["fault_type"] for s in samples}:
                 facts.append(sum(s["split"] == split and s["fault_type"] == kind for s in samples))
+    if (path := artifacts / "account.json").exists():
+        account = json.loads(path.read_bytes())
+        facts += [value + account["framework_bytes"] for value in account["phases"].values()]
     for path in sorted(artifacts.glob("*.json*")):
         lines = path.read_text(encoding="utf-8").splitlines()
-        import json
-
         found = [numbers_in(json.loads(line)) for line in lines if line.strip()]
         facts += [n for line in found for n in line]
         if path.name == "metrics.jsonl":
@@ -168,7 +170,7 @@ def test_side_by_side_answers_and_predicted_against_measured(tmp_path):
     _, markdown, _ = publish("evaluate", tmp_path / "e")
     assert "| Question | Reference | Base model | Adapter |" in markdown
     _, markdown, _ = publish("stress_test", tmp_path / "s")
-    assert "| backward | 2.19 GiB | 2.13 GiB |" in markdown
+    assert "| whole step | 2.19 GiB | 2.13 GiB |" in markdown
 
 
 def test_plots_that_could_not_be_drawn_are_named(tmp_path):

@@ -1,0 +1,48 @@
+"""A step that is not finite never reaches the optimizer; a full disk never costs a checkpoint."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.support.forked import train
+
+FAULTY = "tests.training.faulty_workers"
+
+
+def fault(job: Path, kind: str, step: int = 0) -> None:
+    job.with_name("fault.json").write_text(json.dumps({"kind": kind, "step": step}))
+
+
+def test_a_loss_that_is_not_a_number_stops_before_the_optimizer_moves(job_in, tmp_path):
+    job = job_in(tmp_path)
+    fault(job, "nan", 4)
+    ended = train(job, FAULTY)
+    assert ended.code == 1
+    error = ended.error()
+    assert error["class"] == "TrainingError"
+    assert "step 4: the loss is nan" in error["message"]
+    lines = [json.loads(line) for line in (tmp_path / "out" / "micro_batches.jsonl").read_text().splitlines()]
+    assert all(i in error["message"] for line in lines if line["step"] == 4 for i in line["sample_ids"])
+    assert "last good checkpoint is 00000002" in error["message"]
+    assert (tmp_path / "before.txt").read_text() == (tmp_path / "after.txt").read_text()
+    assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir() if p.is_dir()) == ["00000002"]
+    assert len((tmp_path / "out" / "metrics.jsonl").read_text().splitlines()) == 3
+
+
+def test_a_full_disk_is_said_before_the_first_step(job_in, tmp_path):
+    job = job_in(tmp_path)
+    fault(job, "disk_full")
+    ended = train(job, FAULTY)
+    assert (ended.code, ended.error()["class"]) == (1, "StorageError")
+    assert "no space for 3 checkpoints" in ended.error()["message"]
+    assert not (tmp_path / "out" / "metrics.jsonl").exists() or not (tmp_path / "out" / "metrics.jsonl").read_text()
+
+
+def test_another_order_than_the_planned_is_never_finished(job_in, tmp_path):
+    job = job_in(tmp_path)
+    fault(job, "shuffled")
+    ended = train(job, FAULTY)
+    assert (ended.code, ended.error()["class"]) == (1, "TrainingError")
+    assert "what was fed is not what was planned" in ended.error()["message"]
+    assert not (tmp_path / "out" / "adapter").exists()

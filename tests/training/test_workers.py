@@ -1,0 +1,165 @@
+"""Workers end well, are stopped with everything saved, or die with a sentence a person understands."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from specs.errors import ModelError, Stopped, WorkerError
+from specs.stages import Quiet
+from tasks.interrupts import StopRequest, stop_on_signals
+from tasks.workers import WorkerDied, run_worker, worker_environment
+
+LIGHT = "tests.support.light_worker"
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+
+
+class Heard(Quiet):
+    """A progress that remembers."""
+
+    def __init__(self) -> None:
+        self.words: list[tuple] = []
+
+    def start(self, what: str, total: int | None = None) -> None:
+        self.words.append((what, total))
+
+    def advance(self, units: int = 1, note: str = "") -> None:
+        self.words.append((units, note))
+
+    def say(self, text: str) -> None:
+        self.words.append((text,))
+
+
+def job_of(folder: Path, do: str) -> Path:
+    path = folder / "job.json"
+    path.write_text(json.dumps({"do": do}))
+    return path
+
+
+def gone(pid: int) -> bool:
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+def wait_for(condition, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_progress_events_and_result_arrive_and_prints_do_not_disturb(tmp_path):
+    heard, events = Heard(), []
+    result = run_worker(LIGHT, job_of(tmp_path, "well"), tmp_path / "log", heard, events.append, threads=3)
+    assert heard.words == [("work", 2), (2, "note")]
+    assert events == [{"seen": 1}]
+    assert result["environment"]["OMP_NUM_THREADS"] == "3"
+    assert result["environment"]["OMP_WAIT_POLICY"] == "passive"
+    assert "a library prints" in (tmp_path / "log").read_text()
+
+
+def test_no_secret_reaches_a_worker():
+    ours = {
+        "PATH": "/bin",
+        "LC_ALL": "C",
+        "PREFECT_SERVER_API_AUTH_STRING": "admin:secret",
+        "PREFECT_API_URL": "http://x",
+        "OPENAI_API_KEY": "secret",
+        "HF_TOKEN": "secret",
+        "AWS_SECRET_ACCESS_KEY": "secret",
+        "DATABASE_URL": "postgresql://me:secret@host/db",
+    }
+    theirs = worker_environment(2, ours)
+    assert "secret" not in " ".join(theirs.values())
+    assert not any(name.startswith("PREFECT") for name in theirs)
+    assert (theirs["PATH"], theirs["LC_ALL"], theirs["HF_HUB_OFFLINE"]) == ("/bin", "C", "1")
+
+
+def test_an_error_for_the_user_arrives_as_its_own_class(tmp_path):
+    with pytest.raises(ModelError) as caught:
+        run_worker(LIGHT, job_of(tmp_path, "user_error"), tmp_path / "log", Quiet())
+    assert (caught.value.message, caught.value.hint) == ("no weights", "download them")
+
+
+@pytest.mark.parametrize(("do", "words"), [("bug", "KeyError: 'surprise'"), ("memory", "out of memory")])
+def test_other_errors_are_a_sentence_and_their_traceback_is_in_the_log(do, words, tmp_path):
+    with pytest.raises(WorkerError) as caught:
+        run_worker(LIGHT, job_of(tmp_path, do), tmp_path / "log", Quiet())
+    assert words in caught.value.message
+    assert "Traceback" not in caught.value.message + caught.value.hint
+    assert "Traceback" in (tmp_path / "log").read_text()
+
+
+def test_a_killed_worker_is_most_likely_out_of_memory(tmp_path):
+    with pytest.raises(WorkerDied) as caught:
+        run_worker(LIGHT, job_of(tmp_path, "killed"), tmp_path / "log", Quiet())
+    assert caught.value.signal_number == signal.SIGKILL
+    assert "killed by the system, most likely out of memory" in caught.value.message
+    assert "loading shard 3" in caught.value.hint
+
+
+def test_a_stop_request_lets_the_worker_save_and_raises_stopped(tmp_path):
+    stop = StopRequest()
+    with pytest.raises(Stopped, match="all saved"):
+        run_worker(
+            LIGHT, job_of(tmp_path, "wait"), tmp_path / "log", Quiet(), lambda _: stop.request("SIGTERM"), stop=stop
+        )
+    assert (tmp_path / "saved").read_text() == "stop requested"
+
+
+def test_a_parent_that_fails_leaves_no_worker(tmp_path):
+    def fail(event: dict) -> None:
+        raise RuntimeError("the parent has a bug")
+
+    with pytest.raises(RuntimeError, match="the parent has a bug"):
+        run_worker(LIGHT, job_of(tmp_path, "hang"), tmp_path / "log", Quiet(), fail)
+    assert gone(int((tmp_path / "pid").read_text()))
+
+
+def test_a_worker_ends_when_its_parent_is_killed(tmp_path):
+    job = job_of(tmp_path, "hang")
+    program = (
+        "from pathlib import Path; from specs.stages import Quiet; from tasks.workers import run_worker; "
+        f"run_worker({LIGHT!r}, Path({str(job)!r}), Path({str(tmp_path / 'log')!r}), Quiet())"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", program], env=worker_environment(1))
+    wait_for(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+    worker = int((tmp_path / "pid").read_text())
+    parent.kill()
+    parent.wait()
+    wait_for(lambda: gone(worker))
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_signals_become_one_request_and_handlers_are_put_back(name):
+    before = signal.getsignal(signal.Signals[name])
+    stop, said = StopRequest(), []
+    with stop_on_signals(stop, said.append):
+        signal.raise_signal(signal.Signals[name])
+        signal.raise_signal(signal.SIGINT)  # a second Ctrl-C raises nothing
+    assert (stop.requested(), stop.reason, stop.repeats) == (True, name, 1)
+    assert "everything is saved" in said[0]
+    assert "nothing is cut short" in said[1]
+    assert signal.getsignal(signal.Signals[name]) == before
+
+
+def test_outside_the_main_thread_the_block_runs_without_handlers():
+    ran = []
+
+    def body() -> None:
+        with stop_on_signals(StopRequest()):
+            ran.append(True)
+
+    thread = threading.Thread(target=body)
+    thread.start()
+    thread.join()
+    assert ran == [True]

@@ -36,7 +36,7 @@ def connect(url_or_path: str | Path) -> Engine:
         except ModuleNotFoundError as error:
             raise InputError(
                 f"the ledger {_shown(url)} needs a database driver: {error.name} is not installed",
-                'install it with: pip install "psycopg[binary]"',
+                'install it with: pip install "gatewright[postgresql]"',
             ) from error
     with database_errors(engine):
         _migrate(engine)

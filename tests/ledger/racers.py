@@ -15,7 +15,7 @@ SHA = "a" * 64
 CHOICES: tuple[Choice, ...] = ("approve", "rework", "reject")
 
 
-def race(database: Path, barrier: Barrier, number: int, rounds: int) -> list[str]:
+def race(database: Path | str, barrier: Barrier, number: int, rounds: int) -> list[str]:
     """Decide on the gate of each run at the same moment as the others; says who won, or why not."""
     ledger = Ledger.open(database)
     results = []

@@ -487,7 +487,13 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         "eval_losses.parquet against samples.parquet",
     ),
     _define(
-        _E, "samples_evaluated", "samples", "", "held-out samples evaluated", "已评估样本数", "eval_losses.parquet: rows"
+        _E,
+        "samples_evaluated",
+        "samples",
+        "",
+        "held-out samples evaluated",
+        "已评估样本数",
+        "eval_losses.parquet: rows",
     ),
     _define(
         _E,

@@ -47,7 +47,7 @@ def merge_duplicates(drafts: Sequence[Draft], threshold: float, exact_up_to: int
         else:
             first[texts[i]] = i
     left = [i for i in range(len(drafts)) if i not in merged.into and drafts[i].kind != "sensor"]
-    tokens = {i: critical_tokens(texts[i]) for i in left}
+    tokens = {i: critical_tokens(texts[i]) | _named(drafts[i]) for i in left}
     pairs = similar_pairs([shingles(texts[i]) for i in left], threshold, exact_up_to)
     near: dict[int, list[tuple[int, float]]] = defaultdict(list)
     for pair in pairs:
@@ -76,6 +76,12 @@ def _end(index: int, into: dict[int, tuple[int, str]]) -> int:
     while index in into:
         index = into[index][0]
     return index
+
+
+def _named(draft: Draft) -> frozenset[str]:
+    """Device model and fault code as critical tokens, for those that hold no digit."""
+    fields = (("model", draft.device_model), ("code", draft.fault_type))
+    return frozenset(f"{name} {normalise(value)}" for name, value in fields)
 
 
 def _fields(draft: Draft) -> int:

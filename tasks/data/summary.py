@@ -12,6 +12,8 @@ from tasks.data.records import Intake
 from tasks.prompts import PromptTemplate
 
 FED_EXAMPLES = 3
+GIANT_SHARE = 0.1
+"""A component above this share of the samples is reported."""
 _PERCENTILES = (5, 25, 50, 75, 90, 95, 99)
 
 _NOTES: dict[str, dict[Language, str]] = {
@@ -43,6 +45,10 @@ _NOTES: dict[str, dict[Language, str]] = {
     "review": {
         "en": "similar pairs kept apart because a code, model or number differs; please review: {n}",
         "zh": "因编码、型号或数字不同而保留、请人工复核的相似对：{n}",
+    },
+    "largest_component": {
+        "en": "samples in the largest group of similar records, all on one side of the split: {n}",
+        "zh": "最大相似记录组的样本数（全部在划分的同一侧）：{n}",
     },
     "split_texts": {"en": "over-long texts split: {n}", "zh": "被拆分的超长文本：{n}"},
     "shortened": {"en": "over-long prompts shortened: {n}", "zh": "被缩短的超长提示：{n}"},
@@ -85,6 +91,9 @@ def notes(intake: Intake, prepared: Prepared, language: Language) -> list[str]:
     counts = Counter({**intake.counts, "review": len(prepared.review)})
     counts.update(f.fate for f in prepared.fates if f.fate != "kept")
     counts.update({"split_texts": prepared.split_texts, "shortened": prepared.shortened})
+    largest = max(Counter(s.component for s in prepared.samples).values(), default=0)
+    if largest > GIANT_SHARE * len(prepared.samples):
+        counts["largest_component"] = largest
     return [text[language].format(n=counts[code]) for code, text in _NOTES.items() if counts[code]]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -83,6 +84,14 @@ def test_variants_are_kept_listed_and_in_one_component():
     assert len(merged.review) == 6
     contents = [d.content() for d in drafts]
     assert set(split_components(contents, contents, [""] * 4)) == {0}
+
+
+def test_models_and_codes_without_digits_are_critical_too():
+    text = "the bucket cylinder leaks on the left side and has to be repacked again"
+    a, b = draft(1, text, "LEAK"), draft(2, text + " now", "LEAK")
+    assert merge_duplicates([a, b], 0.7).into
+    assert not merge_duplicates([a, replace(b, device_model="M")], 0.7).into
+    assert not merge_duplicates([a, replace(b, fault_type="DRIP")], 0.7).into
 
 
 def test_the_record_with_more_fields_stays():

@@ -89,8 +89,8 @@ def _has_sdpa(config: Any) -> bool:
     return kind is None or bool(getattr(kind, "_supports_sdpa", True))
 
 
-def attach(model: Any, settings: TraceSettings) -> Any:
-    """The real PEFT adapters of LoRA, QLoRA and DoRA, created without data."""
+def attach(model: Any, settings: TraceSettings, device: str = "meta") -> Any:
+    """The real PEFT adapters of LoRA, QLoRA and DoRA; on `meta` they have no data."""
     from peft import LoraConfig, get_peft_model
 
     lora = LoraConfig(
@@ -101,7 +101,7 @@ def attach(model: Any, settings: TraceSettings) -> Any:
         task_type="CAUSAL_LM",
     )
     try:
-        with torch.device("meta"), warnings.catch_warnings():
+        with torch.device(device), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return get_peft_model(model, lora)
     except ValueError as error:

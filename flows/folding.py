@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
 
-from specs.criteria import Verdict, blocked
+from specs.criteria import Verdict
 from specs.decisions import Decision
 from specs.events import (
     AttemptAbandoned,
@@ -122,21 +122,6 @@ class RunState:
         """The newest attempt of a stage that still counts."""
         return next((a for a in reversed(self.attempts.get(stage, [])) if a.state != "superseded"), None)
 
-    def current_attempt(self, stage: str) -> int | None:
-        """The number of the published attempt of a stage that counts."""
-        attempt = self.current(stage)
-        return attempt.number if attempt and attempt.state == "published" else None
-
-    def blocked(self, stage: str) -> bool:
-        """Whether the attempt that counts failed a blocking criterion."""
-        attempt = self.current(stage)
-        return attempt is not None and blocked(attempt.verdicts or ())
-
-    def finished_before(self, gate: str) -> tuple[str, int] | None:
-        """Stage and attempt that a gate shows: the published attempt of the stage before it."""
-        attempt = self.finished(gate)
-        return (attempt.stage, attempt.number) if attempt else None
-
     def finished(self, gate: str) -> Attempt | None:
         """The published attempt of the stage before a gate; None at the first gate."""
         order = self.order
@@ -153,14 +138,6 @@ class RunState:
     def last_round(self, gate: str) -> int:
         """The highest round of a gate, proposed or opened; 0 for none."""
         return max((r for name, r in (*self.gates, *self.proposals) if name == gate), default=0)
-
-    def proposal(self, gate: str, round: int) -> str | None:
-        """Digest of the proposal of a round."""
-        return self.proposals.get((gate, round))
-
-    def approval(self, gate: str) -> tuple[str, int]:
-        """Gate and round whose approval holds. Raises `KeyError` when nothing was approved there."""
-        return gate, self.approvals[gate].round
 
     def approved_proposal(self, gate: str) -> str | None:
         """Digest of the proposal that the approval of a gate stands for, edits included."""

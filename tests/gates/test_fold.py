@@ -368,6 +368,13 @@ def test_rework_of_an_earlier_stage_says_what_it_makes_obsolete():
     assert [stage["attempt"] for stage in document["stages"]] == [None, None, None]
 
 
+def test_the_decision_alone_makes_attempts_obsolete():
+    history = History().to_gate("evaluate")
+    history.decide("rework", stage="data")
+    assert history.events.pop().kind == "attempts.superseded"
+    assert {a.state for attempts in history.state.attempts.values() for a in attempts} == {"superseded"}
+
+
 def test_a_failed_stage_can_be_proposed_anew():
     history = History().to_gate("train")
     history.decide("approve")

@@ -45,9 +45,9 @@ class Engine:
     lease: Lease
     session: Session
 
-    def append(self, payload: events.Payload) -> None:
-        """Record an event under this process's fence."""
-        self.ledger.append(self.workspace.run, payload, ACTOR, fence=self.lease.fence)
+    def append(self, *payloads: events.Payload) -> None:
+        """Record events under this process's fence, all of them or none."""
+        self.ledger.append_all(self.workspace.run, payloads, ACTOR, fence=self.lease.fence)
 
     @property
     def state(self) -> RunState:
@@ -169,11 +169,11 @@ class Engine:
 
     def _published(self, evidence: Evidence, digest: str, report: str, adopted: bool = False) -> None:
         stage, attempt = evidence.stage, evidence.attempt
-        self.append(events.InputsHashed(stage=stage, attempt=attempt, moment="after", inputs=evidence.inputs))
         self.append(
-            events.AttemptPublished(stage=stage, attempt=attempt, evidence=digest, report=report, adopted=adopted)
+            events.InputsHashed(stage=stage, attempt=attempt, moment="after", inputs=evidence.inputs),
+            events.AttemptPublished(stage=stage, attempt=attempt, evidence=digest, report=report, adopted=adopted),
+            events.VerdictsRecorded(stage=stage, attempt=attempt, verdicts=evidence.verdicts),
         )
-        self.append(events.VerdictsRecorded(stage=stage, attempt=attempt, verdicts=evidence.verdicts))
 
     def _order(self, stage: str, number: int) -> runner.Order:
         state = self.state

@@ -68,7 +68,7 @@ def find_run(run: str | None, project: Path | None = None) -> Found:
     Raises `InputError` when there is none or the id is unknown.
     """
     if run and project is None and (Path(run) / "project.yaml").is_file():
-        run, project = None, Path(run)
+        project, run = Path(run), None
     folder = project_folder(project)
     ledger = open_ledger(folder)
     rows = ledger.runs()
@@ -76,7 +76,7 @@ def find_run(run: str | None, project: Path | None = None) -> Found:
         rows = [row for row in rows if row.project_dir == folder]
     if run:
         if not any(row.run == run for row in rows):
-            known = ", ".join(row.run for row in rows[-5:]) or "none"
+            known = ", ".join(row.run for row in rows[:5]) or "none"
             raise InputError(f"{run!r} is not a run of {folder}", f"known runs: {known}")
         return Found(Workspace(folder, run), ledger)
     if not rows:

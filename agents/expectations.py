@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from agents.contract import MemoryFunction, ProposerContext
 from agents.facts import (
+    SECONDS_PER_MICRO_BATCH,
     DataFacts,
     data_facts,
     has_sensor_logs,
@@ -91,12 +93,14 @@ def _time(
     mean = facts.mean or (facts.longest * 0.6 if facts.longest else None)
     if per_token is None or mean is None:
         return []
-    hours = _rounded(samples * mean * per_token / 3600)
+    passes = math.ceil(samples / training.micro_batch)
+    hours = _rounded((samples * mean * per_token + passes * SECONDS_PER_MICRO_BATCH) / 3600)
     why = text(language, "x_time")
     if stage == "train":
         return [_expect("training_hours", hours, "h", why)]
     tokens = training.effective_batch * (training.max_length if stage == "stress_test" else mean)
-    step = _expect("seconds_per_step", _rounded(tokens * per_token), "s", text(language, "x_step_time"))
+    overhead = training.gradient_accumulation * SECONDS_PER_MICRO_BATCH
+    step = _expect("seconds_per_step", _rounded(tokens * per_token + overhead), "s", text(language, "x_step_time"))
     return [step] if stage == "dry_run" else [step, _expect("planned_hours", hours, "h", why)]
 
 

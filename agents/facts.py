@@ -12,7 +12,7 @@ from typing import Any
 
 from agents.contract import ProposerContext
 
-_KEPT_SHARE = 0.8
+_KEPT_SHARE = 0.85
 """Rows that usually survive quarantine and deduplication; only used until the data stage has counted."""
 
 
@@ -110,3 +110,7 @@ def seconds_per_token(parameters: int | None, device: Mapping[str, Any]) -> floa
         return 6 * parameters / (6.5e10 * cores)
     tflops = device.get("tflops")
     return 6 * parameters / (float(tflops) * 1e12 * 0.35) if tflops else None
+
+
+SECONDS_PER_MICRO_BATCH = 0.04
+"""What a forward and backward pass costs beside its arithmetic; decides only for models of a few million parameters."""

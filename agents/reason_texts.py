@@ -117,8 +117,8 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "warn_no_data": ("the data stage has counted no training samples", "数据阶段没有统计到训练样本"),
     "x_rows": ("rows the probe counted in the sources", "对源文件的探测计数"),
     "x_kept": (
-        "about four fifths of the rows survive quarantine and duplicates",
-        "约五分之四的行能通过隔离和去重",
+        "most rows survive quarantine and duplicates; a share of 0.85 is assumed",
+        "多数行能通过隔离和去重，按 0.85 估计",
     ),
     "x_share": ("eval_share of the kept samples", "保留样本 × eval_share"),
     "x_counted": ("counted by the data stage", "数据阶段统计"),
@@ -127,12 +127,12 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "样本数 ÷ 有效批量 × 轮数，不超过 max_steps",
     ),
     "x_step_time": (
-        "padded tokens of a full step, at 6 operations per parameter and token",
-        "整步的填充词元 × 每参数每词元 6 次运算",
+        "tokens of a step at 6 operations per parameter, and a fixed cost per micro batch",
+        "每步词元 × 每参数 6 次运算，另加每个微批的固定开销",
     ),
     "x_time": (
-        "6 operations per parameter and token at the usual rate of this device",
-        "每参数每词元 6 次运算，按设备常见速度",
+        "6 operations per parameter and token, and a fixed cost per micro batch",
+        "每参数每词元 6 次运算，另加每个微批的固定开销",
     ),
     "x_measured_time": ("seconds per token that the stress test measured", "压力测试实测每词元秒数"),
     "x_memory": ("memory account of this configuration", "该配置的内存账目"),

@@ -179,7 +179,7 @@ def expected_table(rows: Sequence[ExpectedRow], language: Language, with_stage: 
     table = []
     for row in rows:
         difference = row.difference
-        shown = "" if difference is None else f"{difference * 100:+.1f} %"
+        shown = _difference(difference)
         cells = [
             Cell(metric_title(row.stage, row.metric, language)),
             Cell(human(row.expected, row.unit, language), number=True),
@@ -191,6 +191,13 @@ def expected_table(rows: Sequence[ExpectedRow], language: Language, with_stage: 
     keys = ("metric", "expected_value", "actual_value", "difference", "why")
     header = [t(language, key) for key in keys]
     return Table([t(language, "stage"), *header] if with_stage else header, table)
+
+
+def _difference(difference: float | None) -> str:
+    """As per cent; from three times on as a factor."""
+    if difference is None:
+        return ""
+    return f"{difference * 100:+.1f} %" if difference < 2 else f"× {significant(difference + 1)}"
 
 
 def _add_plots(document: Document, folder: Path, stage: str, language: Language) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 PHASE_ORDER = (
     *("load", "probe", "train", "forward", "loss", "recompute", "backward", "optimizer"),
-    *("evaluation", "save", "resume"),
+    *("evaluate", "save", "resume"),
 )
 
 

@@ -220,24 +220,17 @@ def phases(artifacts: Path, language: Language) -> Figure:
     unit, scale = bytes_unit(max([*predicted.values(), *measured.values()]))
     figure, axes = new_figure(1.0 + 0.46 * len(names))
     positions = list(range(len(names)))
-    for shift, values, colour, key in ((-0.2, predicted, GREY, "predicted"), (0.2, measured, BLUE, "measured")):
-        axes.barh(
-            [p + shift for p in positions],
-            [values.get(n, 0) / scale for n in names],
-            height=0.36,
-            color=colour,
-            label=words(language, key),
-        )
-        for position, name in zip(positions, names, strict=True):
-            if name in values:
-                axes.annotate(
-                    f"{values[name] / scale:,.2f}",
-                    (values[name] / scale, position + shift),
-                    xytext=(4, 0),
-                    textcoords="offset points",
-                    va="center",
-                    fontsize=8.5,
-                )
+    for side, values, others, colour, key in (
+        (-0.2, predicted, measured, GREY, "predicted"),
+        (0.2, measured, predicted, BLUE, "measured"),
+    ):
+        at = [position + (side if name in others else 0.0) for position, name in zip(positions, names, strict=True)]
+        shown = [(y, values[name] / scale) for y, name in zip(at, names, strict=True) if name in values]
+        axes.barh([y for y, _ in shown], [v for _, v in shown], height=0.36, color=colour, label=words(language, key))
+        for y, value in shown:
+            axes.annotate(
+                f"{value:,.2f}", (value, y), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8.5
+            )
     _categories(axes, [phase(language, name) for name in names])
     axes.margins(x=0.12)
     axes.set_title(words(language, "phases"))

@@ -46,7 +46,7 @@ _PHASES: dict[str, tuple[str, str]] = {
     "recompute": ("recompute", "重算"),
     "backward": ("backward", "反向"),
     "optimizer": ("optimizer step", "优化器步"),
-    "evaluation": ("evaluation", "评估"),
+    "evaluate": ("evaluation", "评估"),
     "save": ("save", "保存"),
     "resume": ("resume", "恢复"),
 }

@@ -149,7 +149,7 @@ def write_stress_test(folder: Path) -> None:
         "phases": {"forward": 1_500_000_000, "backward": 1_950_000_000, "optimizer": 1_700_000_000},
         "residents": {"weights": 540_000_000, "activations": 1_300_000_000, "framework": 400_000_000},
     }
-    measured = {"train": 2_290_000_000, "evaluation": 1_900_000_000, "load": 900_000_000, "resume": 2_280_000_000}
+    measured = {"train": 2_290_000_000, "evaluate": 1_900_000_000, "load": 900_000_000, "resume": 2_280_000_000}
     measurement = {"device": "cpu", "peak_bytes": 2_290_000_000, "phases": measured}
     artifacts = folder / "artifacts"
     (artifacts / "account.json").write_text(json.dumps(account))

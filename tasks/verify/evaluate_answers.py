@@ -23,11 +23,12 @@ MARGIN_NEEDED = 0.2
 """Recall of the own reference above the mean recall of other types' references: an answer that lists everything that
 was ever repaired recalls all of them alike, and is not right."""
 
-_STOP = frozenset(
-    """a an and are as at be been but by can for from had has have if in into is it its no not of on or over so than
-    that the their then there these this to up was were when which while will with you your first after before again
-    should must may""".split()
-)
+_STOP_WORDS = """
+a an and are as at be been but by can for from had has have if in into is it its no not of on or over so than
+ that the their then there these this to up was were when which while will with you your first after before again
+ should must may
+"""
+_STOP = frozenset(_STOP_WORDS.split())
 _STOP_HAN = frozenset("的了在是和与及或就都而并将把被对从到有无为请应须该其这那不再后先时")
 _ENDINGS = ("ations", "ation", "ments", "ment", "ings", "ing", "edly", "ies", "ied", "ers", "er", "es", "ed", "ly", "s")
 _HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"

@@ -475,7 +475,8 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         "block == 0",
         "held-out samples that were trained on",
         "泄漏的留出样本",
-        "eval_losses.parquet against the training batch plan",
+        "ids, duplicate components and texts of samples.parquet, against batch_plan.parquet of the stress test and "
+        "micro_batches.jsonl of train",
     ),
     _define(
         _E,
@@ -484,7 +485,16 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         "block == 0",
         "held-out samples not evaluated",
         "未评估样本",
-        "eval_losses.parquet against samples.parquet",
+        "eval_losses.parquet against samples.parquet, both ways; a loss that is not finite counts as missing",
+    ),
+    _define(
+        _E,
+        "evaluated_other_weights",
+        "count",
+        "block == 0",
+        "weights evaluated that are not the trained ones or the base model",
+        "被评估的权重与训练结果或基座不符",
+        "digests in evaluated.json against the weights of train, digested again, and the base model of the run",
     ),
     _define(
         _E,
@@ -529,7 +539,17 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         "block > 0",
         "what the adapter learnt of which answer belongs to which question",
         "问答对应关系的增益",
-        "eval_losses.parquet: (loss on mispaired answers minus loss on own answers), adapter minus base",
+        "eval_losses.parquet: loss of each answer after another fault type's question minus after its own, "
+        "adapter minus base, token-weighted",
+    ),
+    _define(
+        _E,
+        "pairing_certainty",
+        "standard errors",
+        "block >= 2",
+        "how certain the pairing gain is",
+        "问答对应增益的置信度",
+        "eval_losses.parquet: mean pairing gain over fault types, over its standard error",
     ),
     _define(
         _E,
@@ -538,7 +558,18 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         "block >= 0.5",
         "fault types answered right at least once",
         "故障类型覆盖率",
-        "generations.jsonl against the references in samples.parquet",
+        "generations.jsonl against answers of samples.parquet: fault types with an answer that has 0.4 of the weighted "
+        "content of its reference (words, codes, numbers, Chinese bigrams; rarer over fault types weighs more) and 0.2 "
+        "more than of other types' references, over all held-out fault types (at most the answers asked for)",
+    ),
+    _define(
+        _E,
+        "fault_type_coverage_base",
+        "share",
+        "",
+        "fault types that the base model answers right",
+        "基座模型的故障类型覆盖率",
+        "generations.jsonl: the same of the base model's answers",
     ),
     _define(
         _E,

@@ -83,10 +83,9 @@ def _from_optimizer(training: TrainingConfiguration, trainer: Any) -> dict[str, 
 
     inner = getattr(trainer.optimizer, "optimizer", trainer.optimizer)
     group = inner.param_groups[0]
-    kinds = {"AdamW": "adamw", "Adafactor": "adafactor", "SGD": "sgd", "AdamW8bit": "adamw_8bit"}
-    kind = kinds.get(type(inner).__name__, type(inner).__name__)
-    if kind == "adamw" and "8bit" in training.optimizer:  # bitsandbytes has one class for all of them
-        kind = training.optimizer if getattr(inner, "optim_bits", None) == 8 else kind
+    kind = {"AdamW": "adamw", "Adafactor": "adafactor", "SGD": "sgd"}.get(type(inner).__name__, type(inner).__name__)
+    if getattr(getattr(inner, "args", None), "optim_bits", None) == 8:  # bitsandbytes: one class for all of them
+        kind = "paged_adamw_8bit" if getattr(inner, "is_paged", False) else "adamw_8bit"
     if kind == "adamw" and group.get("fused"):
         kind = "adamw_fused"
     return {

@@ -38,6 +38,16 @@ def _parts(language: str) -> tuple[Part, ...]:
 
 PARTS = {language: _parts(language) for language in ("en", "zh")}
 
+
+def words_of_the_trade(language: str) -> list[str]:
+    """Words that the tokenizer should know in one piece; the model is not trained on them."""
+    text = resources.files("tasks.models").joinpath(f"lexicon_{language}.txt").read_text("utf-8")
+    words: list[str] = []
+    for line in text.splitlines():
+        words += line.partition(" ")[2].split("," if language == "en" else None)
+    return words
+
+
 MACHINES = {
     "en": ("the lathe", "the milling machine", "machine 3", "the grinder", "the machining centre", "line 2"),
     "zh": ("车床", "铣床", "3号机床", "磨床", "加工中心", "二线设备"),

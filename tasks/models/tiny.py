@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from specs.canonical import canonical_bytes, digest
-from tasks.models.corpus import Dialogue, make_corpus
+from tasks.models.corpus import Dialogue, make_corpus, words_of_the_trade
 
 
 @dataclass(frozen=True)
 class Recipe:
     """Everything that the weights depend on; another value is another model. Lengths in tokens."""
 
-    version: int = 1
+    version: int = 2
     seed: int = 20
     vocabulary: int = 2048
     hidden: int = 96
@@ -30,6 +30,7 @@ class Recipe:
     heads: int = 4
     positions: int = 2048
     items: int = 6000
+    word_repeats: int = 40
     steps: int = 160
     warmup_steps: int = 15
     batch: int = 12
@@ -125,7 +126,8 @@ def _train_tokenizer(corpus: list[str | Dialogue]) -> Any:
         max_token_length=12,
         show_progress=False,
     )
-    core.train_from_iterator([*texts, "user\nassistant\nsystem\n"], trainer)
+    words = [w for language in ("en", "zh") for w in words_of_the_trade(language)] * RECIPE.word_repeats
+    core.train_from_iterator([*texts, *words, "user\nassistant\nsystem\n"], trainer)
     make: Any = transformers.PreTrainedTokenizerFast
     tokenizer = make(tokenizer_object=core, pad_token=PAD, eos_token=END, additional_special_tokens=[START])
     tokenizer.model_max_length = RECIPE.positions

@@ -133,9 +133,8 @@ def deploy(entrypoint: str, source: str) -> str:
     from prefect.client.schemas.actions import WorkPoolCreate
     from prefect.exceptions import ObjectAlreadyExists
 
-    with get_client(sync_client=True) as client:
-        with contextlib.suppress(ObjectAlreadyExists):
-            client.create_work_pool(WorkPoolCreate(name=WORK_POOL, type="process"))
+    with get_client(sync_client=True) as client, contextlib.suppress(ObjectAlreadyExists):
+        client.create_work_pool(WorkPoolCreate(name=WORK_POOL, type="process"))
     remote: Any = flow.from_source(source=source, entrypoint=entrypoint)
     remote.deploy(
         name=DEPLOYMENT.split("/")[1],

@@ -217,7 +217,7 @@ class Engine:
         """Build the release bundle and end the run."""
         from flows.releasing import build
 
-        manifest = build(self)
+        manifest = build(self.workspace, self.ledger, self.session.progress)
         folder = self.workspace.release.relative_to(self.workspace.folder).as_posix()
         self.append(events.ReleasePublished(folder=folder, manifest=manifest))
 

@@ -1,0 +1,72 @@
+"""The release bundle of a run: what the ledger says of it, handed to the builder."""
+
+from __future__ import annotations
+
+from flows.ledger import Ledger
+from flows.proposing import model_of
+from flows.reviewing import approved_proposals, evidence_of
+from flows.state import RunState, fold
+from flows.workspace import Workspace, frozen_spec
+from specs.events import DecisionRecorded
+from specs.parameters import ReleaseParameters, TrainParameters
+from specs.stages import Progress
+from tasks.evaluate.release import build_release
+from tasks.evaluate.release_facts import ReleaseDecision, ReleaseFacts
+
+
+def build(workspace: Workspace, ledger: Ledger, progress: Progress) -> str:
+    """Build and publish the bundle of an approved release; returns the SHA-256 of its manifest."""
+    return build_release(workspace.release, release_facts(workspace, ledger, progress), progress)
+
+
+def release_facts(workspace: Workspace, ledger: Ledger, progress: Progress) -> ReleaseFacts:
+    """Everything the bundle says that is not in the attempts themselves."""
+    state = fold(ledger.events(workspace.run))
+    spec = frozen_spec(workspace)
+    model = model_of(workspace, spec, progress)
+    proposals = approved_proposals(workspace, state)
+    evidence = evidence_of(workspace, state)
+    training = TrainParameters.model_validate(proposals["train"].parameters).training
+    attempts = {stage: workspace.attempt(stage, e.attempt) for stage, e in evidence.items()}
+    return ReleaseFacts(
+        run=workspace.run,
+        project=spec.project,
+        language=spec.language,
+        base_model=spec.base_model,
+        base_model_sha256=model.sha256,
+        licence=model.licence,
+        method=training.method,
+        data=attempts["data"],
+        train=attempts["train"],
+        evaluate=attempts["evaluate"],
+        verdicts={stage: e.verdicts for stage, e in evidence.items()},
+        decisions=decisions_of(ledger, state),
+        ledger_head=ledger.head(workspace.run),
+        merged=ReleaseParameters.model_validate(proposals["release"].parameters).merged_model,
+        base_model_folder=model.folder,
+        threads=training.threads,
+    )
+
+
+def decisions_of(ledger: Ledger, state: RunState) -> list[ReleaseDecision]:
+    """Every decision of a run, in the order of the ledger."""
+    found = []
+    for event in ledger.events(state.run):
+        payload = event.read()
+        if isinstance(payload, DecisionRecorded):
+            decision = payload.decision
+            found.append(
+                ReleaseDecision(
+                    gate=decision.gate,
+                    round=decision.round,
+                    choice=decision.choice,
+                    actor=decision.actor,
+                    at=event.at,
+                    authentication=decision.authentication,
+                    self_approved=decision.self_approved,
+                    override=decision.override,
+                    comment=decision.comment,
+                    digest=decision.digest,
+                )
+            )
+    return found

@@ -1,0 +1,184 @@
+"""`model_card.md`: what was released, in the project's language. Pure; every number comes from the evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from specs.base import Language
+from specs.criteria import Metric, Verdict
+from specs.metrics import definitions
+from specs.results import Evidence
+from tasks.evaluate.release_facts import ReleaseDecision, ReleaseFacts
+
+DATA_SHOWN = ("rows_total", "quarantined_share", "samples_train", "samples_eval", "near_duplicate_leakage")
+
+_TEXT: dict[str, tuple[str, str]] = {
+    "title": ("{project}: fine-tuned model", "{project}：微调模型"),
+    "what": (
+        "{kind} for `{base}`, fine-tuned with method `{method}` in run `{run}`. It answers questions about equipment "
+        "faults in the way of the project's own records.",
+        "基于 `{base}` 的{kind}，由运行 `{run}` 以 `{method}` 方法微调，按本项目的记录回答设备故障问题。",
+    ),
+    "adapter": ("An adapter", "适配器"),
+    "model": ("A full set of weights", "全量权重"),
+    "files": (
+        "`adapter/` or `model/` holds the trained weights, `merged/` (when asked for) the base model with the adapter "
+        "in it. `manifest.json` lists every file with its SHA-256, `attestation.json` what they were made from.",
+        "`adapter/` 或 `model/` 为训练所得权重，`merged/`（按需）为合并后的模型。`manifest.json` 列出全部文件及 "
+        "SHA-256，`attestation.json` 记录其来源。",
+    ),
+    "base": ("Base model", "基座模型"),
+    "licence": ("licence: {licence}", "许可证：{licence}"),
+    "no_licence": ("not stated by the base model; find out before you pass it on", "基座未注明；分发前请自行确认"),
+    "data": ("Data", "数据"),
+    "evaluation": ("Evaluation on held-out samples", "留出样本评估"),
+    "columns": ("| what | value | unit | bound | passed |", "| 指标 | 数值 | 单位 | 界限 | 通过 |"),
+    "yes": ("yes", "是"),
+    "no": ("**no**", "**否**"),
+    "no_warn": ("no (warning)", "否（警告）"),
+    "unknown": ("unknown", "未知"),
+    "other": ("Criteria of all stages", "各阶段准则"),
+    "passed": ("{stage}: {good} of {all} passed", "{stage}：{all} 项中 {good} 项通过"),
+    "limits": ("Limits", "局限"),
+    "limit_known": (
+        "It knows the fault types of its training data and guesses beyond them; it can name a wrong part with "
+        "confidence. A qualified person decides about every repair, and about safety always.",
+        "模型只了解训练数据中的故障类型，超出范围即为猜测，也可能自信地给出错误部件。每次维修须由有资质的人员"
+        "判断，涉及安全时尤其如此。",
+    ),
+    "limit_numbers": (
+        "The numbers above hold for the held-out samples of this project and say nothing about other machines.",
+        "以上数字只对本项目的留出样本成立，不能推及其他设备。",
+    ),
+    "limit_failed": ("These criteria failed:", "以下准则未通过："),
+    "approvals": ("Approvals", "审批"),
+    "approval_columns": (
+        "| gate | round | who | when (UTC) | decision | how certain who it was |",
+        "| 关卡 | 轮次 | 审批人 | 时间（UTC） | 决定 | 身份确认方式 |",
+    ),
+    "self": (
+        "**Self-approved:** one person alone ran and approved this; nobody else has looked at it.",
+        "**自我审批：** 由同一人执行并批准，没有第二人审查。",
+    ),
+    "claim": (
+        "**Unauthenticated:** at least one decision rests on a name that was only claimed.",
+        "**未认证：** 至少一项决定只凭自报的姓名。",
+    ),
+    "override": (
+        "**Overridden:** a failed blocking criterion was approved by override.",
+        "**越权放行：** 有未通过的阻断准则被人工放行。",
+    ),
+    "unsigned": ("The attestation is not signed in this version.", "本版本的证明文件未签名。"),
+    "head": ("Ledger head: `{head}`", "账本末端哈希：`{head}`"),
+    "unauthenticated": ("unauthenticated, a claim", "未认证，仅自报"),
+    "terminal": ("confirmed at a terminal", "终端确认"),
+    "token": ("personal token", "个人令牌"),
+    "ssh_signature": ("SSH signature", "SSH 签名"),
+    "approve": ("approved", "批准"),
+    "rework": ("rework", "返工"),
+    "reject": ("rejected", "拒绝"),
+}
+
+
+def model_card(facts: ReleaseFacts, evidence: Mapping[str, Evidence], kind: str) -> str:
+    """The card; `evidence` by stage, `kind` is adapter or model."""
+    language = facts.language
+    parts = [
+        f"# {_t(language, 'title', project=facts.project)}",
+        _t(language, "what", kind=_t(language, kind), base=facts.base_model, method=facts.method, run=facts.run),
+        _t(language, "files"),
+        f"## {_t(language, 'base')}",
+        f"`{facts.base_model}`, SHA-256 `{facts.base_model_sha256}`, "
+        + _t(language, "licence", licence=facts.licence or _t(language, "no_licence")),
+        f"## {_t(language, 'data')}",
+        _table(language, "data", evidence["data"], DATA_SHOWN),
+        f"## {_t(language, 'evaluation')}",
+        _table(language, "evaluate", evidence["evaluate"], [d.name for d in definitions("evaluate")]),
+        f"## {_t(language, 'other')}",
+        _counts(language, facts.verdicts),
+        f"## {_t(language, 'limits')}",
+        _limits(language, facts.verdicts),
+        f"## {_t(language, 'approvals')}",
+        _approvals(language, facts),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _t(language: Language, key: str, **values: object) -> str:
+    english, chinese = _TEXT[key]
+    return (chinese if language == "zh" else english).format(**values)
+
+
+def number(value: float | None, language: Language) -> str:
+    """A value in at most five significant digits; whole numbers in full."""
+    if value is None:
+        return _t(language, "unknown")
+    return str(int(value)) if value == int(value) and abs(value) < 1e15 else f"{value:.5g}"
+
+
+def _table(language: Language, stage: str, evidence: Evidence, names: Sequence[str]) -> str:
+    titles = {d.name: d.title[language] for d in definitions(stage)}
+    verdicts: dict[str, list[Verdict]] = {}
+    for verdict in evidence.verdicts:
+        verdicts.setdefault(verdict.metric, []).append(verdict)
+    extra = sorted(name for name in verdicts if name not in titles) if stage == "evaluate" else []
+    lines = [_t(language, "columns"), "|---|---|---|---|---|"]
+    for name in [*names, *extra]:
+        if name in evidence.metrics:
+            lines.append(_row(language, titles.get(name, name), evidence.metrics[name], verdicts.get(name, [])))
+    return "\n".join(lines)
+
+
+def _row(language: Language, title: str, metric: Metric, verdicts: Sequence[Verdict]) -> str:
+    bounds = ", ".join(f"{v.op} {number(v.bound, language)}" for v in verdicts)
+    passed = ", ".join(_passed(language, v) for v in verdicts)
+    return f"| {title} | {number(metric.value, language)} | {metric.unit} | {bounds} | {passed} |"
+
+
+def _passed(language: Language, verdict: Verdict) -> str:
+    if verdict.passed:
+        return _t(language, "yes")
+    return _t(language, "no" if verdict.blocking else "no_warn")
+
+
+def _counts(language: Language, verdicts: Mapping[str, Sequence[Verdict]]) -> str:
+    lines = []
+    for stage, found in verdicts.items():
+        good = sum(v.passed for v in found)
+        lines.append("- " + _t(language, "passed", stage=f"`{stage}`", good=good, all=len(found)))
+    return "\n".join(lines)
+
+
+def _limits(language: Language, verdicts: Mapping[str, Sequence[Verdict]]) -> str:
+    lines = [f"- {_t(language, 'limit_known')}", f"- {_t(language, 'limit_numbers')}"]
+    failed = [(stage, v) for stage, found in verdicts.items() for v in found if not v.passed]
+    if failed:
+        lines.append(f"- {_t(language, 'limit_failed')}")
+    for stage, v in failed:
+        value, bound = number(v.value, language), number(v.bound, language)
+        lines.append(f"  - `{stage}.{v.metric}`: {value} {v.unit}, {v.op} {bound}: {_passed(language, v)}")
+    return "\n".join(lines)
+
+
+def _approvals(language: Language, facts: ReleaseFacts) -> str:
+    decisions = facts.decisions
+    warnings = [
+        _t(language, key)
+        for key, said in (
+            ("self", any(d.self_approved for d in decisions)),
+            ("claim", any(d.authentication == "unauthenticated" for d in decisions)),
+            ("override", any(d.override for d in decisions)),
+        )
+        if said
+    ]
+    table = "\n".join(
+        [_t(language, "approval_columns"), "|---|---|---|---|---|---|", *(_decision(language, d) for d in decisions)]
+    )
+    return "\n\n".join([*warnings, table, _t(language, "unsigned"), _t(language, "head", head=facts.ledger_head)])
+
+
+def _decision(language: Language, decision: ReleaseDecision) -> str:
+    when = decision.at.isoformat(timespec="seconds").replace("+00:00", "Z")
+    actor = decision.actor.replace("|", "\\|")
+    choice, how = _t(language, decision.choice), _t(language, decision.authentication)
+    return f"| {decision.gate} | {decision.round} | {actor} | {when} | {choice} | {how} |"

@@ -546,7 +546,7 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         _E,
         "pairing_certainty",
         "standard errors",
-        "block >= 2",
+        "block >= 3",
         "how certain the pairing gain is",
         "问答对应增益的置信度",
         "eval_losses.parquet: mean pairing gain over fault types, over its standard error",

@@ -4,7 +4,15 @@
 after its own, with the adapter minus with the base model. How hard an answer is falls out of the difference, which
 makes the mean ten times more certain than comparing two answers. Losses alone do not tell a useful adapter from one
 trained on shuffled labels: both learn how answers look. `pairing_certainty` is the mean over fault types in standard
-errors, since the samples of one fault type are not independent. `docs/evaluation.md` has the figures.
+errors, since the samples of one fault type are not independent.
+
+Measured on the tiny model, LoRA rank 16, 100 steps of 8, 8 fault types, 5 seeds in each of two languages:
+    true labels        gain  0.69 to  1.28 nats/token    certainty   5.4 to 10.4
+    shuffled labels    gain  0.00 to  0.04               certainty  -0.2 to  1.5   (1 in 8 is right by chance)
+    wrong labels only  gain -1.34 to -0.77               certainty -19.7 to -4.7
+    identity adapter   gain  0                           certainty   0
+The loss falls by 5.7 to 7.7 nats/token with true, shuffled and wrong labels alike. The bound of 3 lies between; it is a
+chance of about 1 % for an adapter that learnt nothing of the pairing, with 8 fault types, and 0.3 % with 30.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from specs.canonical import canonical_bytes, digest_folder
 from specs.errors import ModelError
 from specs.files import write_bytes, write_json
+from specs.stages import Progress
 from tasks.evaluate.job import EvaluatedSample, EvaluateJob
 from tasks.interrupts import StopRequest
 from tasks.worker_side import Channel, work
@@ -32,16 +33,20 @@ def main() -> int:
 
 def _body(job_file: Path, channel: Channel, stop: StopRequest) -> None:
     job = EvaluateJob.model_validate_json(job_file.read_bytes())
-    channel.start("loading the model")
+    evaluate(job, channel, stop)
+    channel.result(samples=len(job.samples), generations=len(job.generate))
+
+
+def evaluate(job: EvaluateJob, progress: Progress, stop: StopRequest) -> None:
+    """The whole evaluation, in this process. Raises `ModelError`, or `Stopped` with nothing written."""
+    progress.start("loading the model")
     import torch
 
     from tasks.prompts import PromptTemplate
 
     torch.set_num_threads(job.parameters.threads)
     _require_digest(job)
-    evaluation = _Evaluation(job, PromptTemplate.load(job.base_model), channel, stop)
-    evaluation.run()
-    channel.result(samples=len(job.samples), generations=len(job.generate))
+    _Evaluation(job, PromptTemplate.load(job.base_model), progress, stop).run()
 
 
 def _require_digest(job: EvaluateJob) -> None:
@@ -57,10 +62,10 @@ def _require_digest(job: EvaluateJob) -> None:
 class _Evaluation:
     """Both models over all sequences, then over all questions; the files at the end, all or none."""
 
-    def __init__(self, job: EvaluateJob, template: PromptTemplate, channel: Channel, stop: StopRequest) -> None:
+    def __init__(self, job: EvaluateJob, template: PromptTemplate, progress: Progress, stop: StopRequest) -> None:
         self.job = job
         self.template = template
-        self.channel = channel
+        self.progress = progress
         self.stop = stop
         self.folder = next(f for kind in ("adapter", "model") if (f := job.trained / kind).is_dir())
 
@@ -121,10 +126,10 @@ class _Evaluation:
 
     @contextmanager
     def _counted(self, what: str, total: int) -> Iterator[Done]:
-        self.channel.start(what, total)
+        self.progress.start(what, total)
 
         def done(units: int) -> None:
-            self.channel.advance(units)
+            self.progress.advance(units)
             self.stop.raise_if_requested("evaluation begins anew on resume; it takes minutes")
 
         yield done

@@ -1,0 +1,66 @@
+"""Losses are the model's own; batching, padding and the adapter switch change nothing but speed."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tasks.evaluate.scoring import greedy_answers, learnt_tokens, padding_id, summed_losses
+from tasks.prompts import PromptTemplate
+from tasks.training.models import load_base, load_trained
+
+
+def nothing(units: int) -> None:
+    """No progress."""
+
+
+TEXTS = (
+    ("spindle noise", "replace the bearing"),
+    ("主轴异响，转速到三千时最明显", "更换轴承"),
+    ("", "The chuck holds the workpiece."),
+    ("alarm 0410 on the X axis after a cold start, only on Mondays", "tighten the coupling and set the gain to 35"),
+)
+
+
+@pytest.fixture(scope="module")
+def loaded(tiny_model):
+    torch.set_num_threads(1)
+    return load_base(tiny_model), PromptTemplate.load(tiny_model)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 4])
+def test_losses_equal_those_of_transformers_in_any_batch(loaded, batch):
+    model, template = loaded
+    sequences = [template.encode(prompt, answer) for prompt, answer in TEXTS]
+    found = summed_losses(model, sequences, batch, padding_id(template.tokenizer), nothing)
+    for sequence, summed in zip(sequences, found, strict=True):
+        ids = torch.tensor([sequence.input_ids])
+        targets = ids.clone()
+        targets[:, : sequence.trainable_from] = -100
+        with torch.inference_mode():
+            expected = model(input_ids=ids, labels=targets).loss.item()
+        assert summed.nats / summed.tokens == pytest.approx(expected, rel=1e-5)
+        assert summed.tokens == learnt_tokens(sequence) == int((targets[:, 1:] != -100).sum())
+
+
+@pytest.mark.parametrize("batch", [2, 4])
+def test_answers_are_the_same_alone_and_padded_on_the_left(loaded, batch):
+    model, template = loaded
+    prompts = [template.encode_prompt(prompt) for prompt, _ in TEXTS if prompt]
+    alone = greedy_answers(model, template.tokenizer, prompts, 1, 12, nothing)
+    assert greedy_answers(model, template.tokenizer, prompts, batch, 12, nothing) == alone
+    assert all(a.tokens == 12 or a.ended for a in alone)
+
+
+def test_the_switched_off_adapter_is_the_base_model(lab, loaded):
+    base, template = loaded
+    artifacts = lab.evaluated("en", "true").inputs["train"] / "artifacts"
+    adapted = load_trained(lab.model, artifacts)
+    sequences = [template.encode(prompt, answer) for prompt, answer in TEXTS]
+
+    def losses(model):
+        return [s.nats for s in summed_losses(model, sequences, 2, padding_id(template.tokenizer), nothing)]
+
+    with adapted.disable_adapter():
+        assert losses(adapted) == losses(base)
+    assert losses(adapted) != losses(base)

@@ -85,16 +85,10 @@ class Change:
     source: str
 
 
-def edit(proposal: Proposal, edits: Mapping[str, Any], person: str) -> Proposal:
-    """The proposal with a person's values in it, to be guarded again. Raises `GuardRefused` for an unknown key."""
-    changes = [Change(key, value, f"set by {person}", f"person:{person}") for key, value in sorted(edits.items())]
-    return apply_changes(proposal, changes).model_copy(update={"edited_by": person})
-
-
 def apply_changes(proposal: Proposal, changes: Sequence[Change]) -> Proposal:
     """The proposal with changed values, schema checked, to be guarded again. Raises `GuardRefused`.
 
-    A text value is read as JSON where it is JSON, so that `1e-4` from a command line is a number.
+    A text value is read as JSON where it is JSON: language models write numbers as texts.
     """
     parameters: dict[str, Any] = dict(proposal.parameters)
     reasons = list(proposal.reasons)

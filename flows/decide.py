@@ -17,9 +17,9 @@ from specs.canonical import sha256_bytes
 from specs.decisions import Authentication, Choice, Decision
 from specs.errors import DecisionRefused, GuardRefused, InputError
 from specs.events import Event
-from specs.parameters import PARAMETERS, leaves, replace, resolve
+from specs.parameters import leaves, resolve
 from specs.policy import Policy, check
-from specs.proposals import Proposal, Reason
+from specs.proposals import Proposal
 
 Guard = Callable[[Proposal], Proposal | None]
 """Raises `GuardRefused`; may return the proposal with its memory account computed again."""
@@ -156,32 +156,18 @@ def edited(proposal: Proposal, edits: Mapping[str, Any], actor: str, comment: st
 
     The memory account is dropped, because it was another configuration's. Raises `GuardRefused`.
     """
-    parameters, values = proposal.parameters, {}
+    from agents.guard import Change, apply_changes
+
+    values: dict[str, Any] = {}
     for key, given in sorted(edits.items()):
-        path = resolve(parameters, key)
-        if path is None:
-            ends = sorted(p for p in leaves(parameters) if p.endswith("." + key))
-            what = f"several parameters end in {key!r}" if ends else f"{proposal.stage} has no parameter {key!r}"
-            raise GuardRefused(what, f"it has {', '.join(ends or sorted(leaves(parameters)))}")
+        path = resolve(proposal.parameters, key) or key
         if path in values:
             raise GuardRefused(f"{path} is set twice", "give each parameter once")
         values[path] = parsed(given)
-        parameters = replace(parameters, path, values[path])
-    model = PARAMETERS.get(proposal.stage)
-    if model is not None:
-        try:
-            parameters = model.model_validate(parameters).model_dump(mode="json")
-        except ValidationError as error:
-            raise GuardRefused(
-                f"the edit is refused: {_first(error)}", "give values inside the bounds of the parameters"
-            ) from error
-    flat = leaves(parameters)
-    values = {path: flat.get(path, value) for path, value in values.items()}
-    kept = [reason for reason in proposal.reasons if reason.parameter not in values]
-    why = comment or f"set by {actor}"
-    added = [Reason(parameter=path, text=why, source=f"person:{actor}") for path in values]
-    changes = {"parameters": parameters, "reasons": kept + added, "memory": None, "edited_by": actor}
-    return proposal.model_copy(update=changes), values
+    why, source = comment or f"set by {actor}", f"person:{actor}"
+    changed = apply_changes(proposal, [Change(path, value, why, source) for path, value in values.items()])
+    flat = leaves(changed.parameters)
+    return changed.model_copy(update={"edited_by": actor}), {path: flat.get(path, v) for path, v in values.items()}
 
 
 def parsed(value: Any) -> Any:

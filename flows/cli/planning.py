@@ -57,9 +57,18 @@ def check(project: ProjectArgument, as_json: AsJson = False) -> int:
         return EXIT_DONE
     show(_sources_table(report.sources))
     for path, value, is_default in settings:
-        say(f"  {path}: {value}" + ("   (default)" if is_default else ""))
+        say(f"  {path}: {_yaml(value)}" + ("   (default)" if is_default else ""))
     say(f"{loaded.file}: no problems")
     return EXIT_DONE
+
+
+def _yaml(value: Any) -> str:
+    """A value as a person would write it in project.yaml."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _sources_table(sources: Any) -> Any:
@@ -69,16 +78,8 @@ def _sources_table(sources: Any) -> Any:
     for column in ("kind", "path", "files", "rows", "encoding"):
         table.add_column(column)
     for source in sources:
-        data = source.model_dump(mode="json")
-        encodings = data.get("encodings") or data.get("encoding") or ""
-        if isinstance(encodings, dict | list):
-            encodings = ", ".join(
-                sorted({str(e) for e in (encodings.values() if isinstance(encodings, dict) else encodings)})
-            )
-        files = data.get("files")
-        rows = data.get("rows")
-        count = len(files) if isinstance(files, list) else files
-        table.add_row(str(data.get("kind")), str(data.get("path")), str(count), str(rows), str(encodings or ""))
+        encodings = ", ".join(sorted(set(source.encodings.values())))
+        table.add_row(source.kind, source.path, str(len(source.files)), str(source.rows), encodings)
     return table
 
 

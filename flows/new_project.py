@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from specs.errors import InputError
@@ -45,14 +44,16 @@ def create(folder: Path, example: str | None, language: str) -> list[str]:
         raise InputError(f"--lang {language} is not a language here", "use en or zh")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} exists and is not empty", "name a new folder; nothing is overwritten")
-    with storage_errors(folder):
-        if example is None:
+    if example is None:
+        with storage_errors(folder):
             (folder / "raw").mkdir(parents=True, exist_ok=True)
-            write_bytes(folder / "project.yaml", _TEMPLATE[language].format(name=_project_name(folder)).encode())
-        else:
-            from examples.catalog import locate
+        write_bytes(folder / "project.yaml", _TEMPLATE[language].format(name=_project_name(folder)).encode())
+    else:
+        from examples.catalog import locate
 
-            shutil.copytree(locate(example, language), folder, dirs_exist_ok=True)
+        source = locate(example, language)
+        for file in sorted(p for p in source.rglob("*") if p.is_file()):
+            write_bytes(folder / file.relative_to(source), file.read_bytes())
     return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
 
 

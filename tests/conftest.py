@@ -1,4 +1,4 @@
-"""Fixtures of the whole suite: the tiny bilingual model, built once per session and per worker."""
+"""Fixtures of the whole suite: a home of its own, and the tiny bilingual model, built once however many workers run."""
 
 from __future__ import annotations
 
@@ -11,20 +11,38 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
+REAL_RUN = {"before_train", "finished", "prefect_server"}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With several workers, a file stays on one; all tests that share the real run stay on one, to run it once."""
+    for item in items:
+        shares_run = REAL_RUN & set(getattr(item, "fixturenames", ()))
+        item.add_marker(pytest.mark.xdist_group("real run" if shares_run else str(item.path)))
+
+
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that all workers of this test run share."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
+
 
 @pytest.fixture(scope="session", autouse=True)
-def gatewright_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def gatewright_home(shared_folder: Path) -> Path:
     """A home of its own, so that a test run neither sees nor leaves anything in the user's."""
-    home = tmp_path_factory.mktemp("gatewright-home")
+    home = shared_folder / "gatewright-home"
+    home.mkdir(exist_ok=True)
     os.environ["GATEWRIGHT_HOME"] = str(home)
     return home
 
 
 @pytest.fixture(scope="session")
-def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Local folder of the tiny bilingual model."""
-    from tasks.models.tiny import build_tiny_model
+def tiny_model(gatewright_home: Path) -> Path:
+    """Local folder of the tiny bilingual model, as a project gets it."""
+    from specs.project import Hub
+    from specs.stages import Quiet
+    from tasks.models.resolve import resolve_base_model
 
-    folder = tmp_path_factory.mktemp("models") / "tiny"
-    build_tiny_model(folder)
-    return folder
+    return resolve_base_model("package:gatewright-tiny", gatewright_home, Hub(), Quiet()).folder

@@ -117,20 +117,25 @@ def how_to_decide(state: Any, workspace: Any) -> None:
     """Where the run waits, and in three lines how to approve."""
     from flows.cli.find import is_here
 
-    gate = state.gate
-    say(f"run {workspace.run} waits at gate {gate.name}, round {gate.round}")
-    if gate.blocked:
-        finished = state.finished(gate.name)
-        for verdict in finished.verdicts or ():
-            if verdict.blocking and not verdict.passed:
-                say(f"  failed: {verdict.metric} = {verdict.value} (must be {verdict.op} {verdict.bound:g})")
     where = "" if is_here(workspace.project_dir) else f" --project {workspace.project_dir}"
-    who = state.created and _an_approver(workspace)
-    command = "rework" if gate.blocked else "approve"
-    why = ' -m "what to change"' if gate.blocked else ""
-    say(f"  1. look:    gatewright review {workspace.run}{where}")
-    say(f"  2. decide:  gatewright {command} {workspace.run}{where} --as {who}{why}")
-    say(f"  3. go on:   gatewright resume {workspace.run}{where}")
+    for line in decision_lines(state, workspace, where):
+        say(line)
+
+
+def decision_lines(state: Any, workspace: Any, where: str) -> list[str]:
+    """The lines of `how_to_decide`; `where` is appended to each command."""
+    gate, run = state.gate, workspace.run
+    lines = [f"run {run} waits at gate {gate.name}, round {gate.round}"]
+    if gate.blocked:
+        for verdict in state.finished(gate.name).verdicts or ():
+            if verdict.blocking and not verdict.passed:
+                value = "not measured" if verdict.value is None else f"{verdict.value:.6g}"
+                lines.append(f"  failed: {verdict.metric} = {value} (must be {verdict.op} {verdict.bound:g})")
+    command, why = ("rework", ' -m "what to change"') if gate.blocked else ("approve", "")
+    lines.append(f"  1. look:    gatewright review {run}{where}")
+    lines.append(f"  2. decide:  gatewright {command} {run}{where} --as {_an_approver(workspace)}{why}")
+    lines.append(f"  3. go on:   gatewright resume {run}{where}")
+    return lines
 
 
 def _an_approver(workspace: Any) -> str:

@@ -183,7 +183,13 @@ def _write_device(context: StageContext, device: Device, training: TrainingConfi
     from tasks.workers import worker_environment
 
     environment = worker_environment(training.threads)
-    names = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "MALLOC_MMAP_THRESHOLD_", "OMP_NUM_THREADS")
+    names = (
+        "PYTORCH_ALLOC_CONF",
+        "PYTORCH_CUDA_ALLOC_CONF",
+        "MALLOC_MMAP_THRESHOLD_",
+        "GLIBC_TUNABLES",
+        "OMP_NUM_THREADS",
+    )
     settings = json.loads((out / "settings.json").read_bytes())
     write_json(
         context.artifacts / "device.json",

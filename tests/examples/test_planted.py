@@ -196,7 +196,8 @@ def test_the_spec_loads_and_reads_all_five_kinds(language):
     assert {s.kind for s in spec.sources} == {"work_orders", "fault_codes", "manuals", "notes", "sensor_logs"}
     for source in spec.sources:
         assert (locate("cnc-repair", language) / source.path).is_file()
-    assert spec.caps["train"] == {"max_steps": 40, "max_tokens_per_step": 2048}
+    assert spec.caps["train"]["max_steps"] <= 40
+    assert spec.caps["train"]["max_tokens_per_step"] <= 2048
     assert spec.caps["dry_run"]["steps"] == 30
     assert spec.caps["evaluate"] == {"generations": 16, "max_new_tokens": 64}
 

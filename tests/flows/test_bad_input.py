@@ -142,5 +142,3 @@ def test_every_command_refuses_what_it_cannot_use_with_exit_code_2(project: Path
     assert answer.code == 2, (answer.out, answer.err)
     assert answer.json["error"]["message"]
     assert answer.json["error"]["hint"]
-
-

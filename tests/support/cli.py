@@ -27,7 +27,7 @@ class Answer:
         return json.loads(self.out)
 
 
-def gatewright(*words: str | Path, cwd: Path, timeout_s: float = 400, **environment: str) -> Answer:
+def gatewright(*words: str | Path, cwd: Path, timeout_s: float = 1800, **environment: str) -> Answer:
     """Run the command as a person would, in a process of its own, without a terminal."""
     done = subprocess.run(
         [sys.executable, "-m", "flows.cli", *map(str, words)],

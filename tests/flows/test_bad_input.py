@@ -106,7 +106,8 @@ def test_all_problems_come_at_once(project: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="file size limits are set the POSIX way")
 def test_a_full_disk_is_said_in_words(project: Path) -> None:
     limit = "import resource,runpy,sys; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000));"
-    limit += "sys.argv=['gatewright','init','big','--example','cnc-repair']; runpy.run_module('flows.cli', run_name='__main__')"
+    limit += "sys.argv=['gatewright','init','big','--example','cnc-repair'];"
+    limit += "runpy.run_module('flows.cli', run_name='__main__')"
     done = subprocess.run(
         [sys.executable, "-c", limit], cwd=project, capture_output=True, text=True, env=dict(os.environ), timeout=60
     )

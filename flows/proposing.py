@@ -39,7 +39,6 @@ def proposer_context(
 ) -> ProposerContext:
     """The context for one round of a gate."""
     from tasks.data.probe import probe_sources
-
     from tasks.memory import this_device
 
     evidence = evidence_of(workspace, state)

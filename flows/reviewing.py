@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from agents.task_sheet import ExpectedRow, expected_beside_actual
@@ -53,6 +54,11 @@ class GateFacts:
         if self.finished is None:
             return None
         return str(self.workspace.attempt(self.finished.stage, self.finished.attempt) / "report.html")
+
+    @property
+    def report_in_project(self) -> str | None:
+        """The same, relative to the project."""
+        return Path(self.report).relative_to(self.workspace.project_dir).as_posix() if self.report else None
 
 
 def gate_facts(workspace: Workspace, ledger: Ledger) -> GateFacts:
@@ -112,5 +118,5 @@ def page(facts: GateFacts) -> str:
         finished=facts.finished,
         expected=facts.expected,
         spec=facts.spec,
-        report=facts.report,
+        report=facts.report_in_project,
     )

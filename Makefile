@@ -24,7 +24,7 @@ demo-zh: $(VENV)/.demo
 	@$(call DEMO,demo-zh,cnc-repair-zh)
 
 test: lint
-	$(RUN) -m pytest -n 2 --dist loadgroup
+	$(RUN) -m pytest -n 2
 
 test-slow: $(VENV)/.test
 	$(RUN) -m pytest -m slow

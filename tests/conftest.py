@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,14 +13,29 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 REAL_RUN = {"before_train", "finished", "prefect_server"}
+REAL_RUN_FILES = {
+    f"tests/flows/test_{name}.py"
+    for name in ("main_job", "kill_and_resume", "decisions", "terminal_gate", "deployed", "real_model")
+}
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The tests that share the real run come first: they take longest."""
+    items.sort(key=lambda item: 0 if REAL_RUN & set(getattr(item, "fixturenames", ())) else 1)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """With several workers, a file stays on one; all tests that share the real run stay on one, to run it once."""
-    for item in items:
-        shares_run = REAL_RUN & set(getattr(item, "fixturenames", ()))
-        item.add_marker(pytest.mark.xdist_group("real run" if shares_run else str(item.path)))
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.split("::", 1)[0]
+            return "real run" if file in REAL_RUN_FILES else file
+
+    config.option.loadscopereorder = False
+    return ByFile(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -48,7 +48,7 @@ def decide(
     edits = dict(edits or {})
     state = fold(ledger.events(run))
     gate = _open_gate(state, run)
-    _same_as_shown(gate, run_dir, expected_digest)
+    _same_as_shown(gate, run_dir, expected_digest, choice)
     _unambiguous(state, gate, choice, edits, override, rework_stage)
     policy = frozen_policy(state, run_dir)
     try:
@@ -100,7 +100,7 @@ def _open_gate(state: RunState, run: str) -> Gate:
     return gate
 
 
-def _same_as_shown(gate: Gate, run_dir: Path, expected: str | None) -> None:
+def _same_as_shown(gate: Gate, run_dir: Path, expected: str | None, choice: str) -> None:
     where = f"gate {gate.name} round {gate.round}"
     if expected is not None and expected != gate.digest:
         raise DecisionRefused(
@@ -108,7 +108,7 @@ def _same_as_shown(gate: Gate, run_dir: Path, expected: str | None) -> None:
             "look at it again with `gatewright review`, then decide",
         )
     changed = changed_files(run_dir, gate.name, gate.round, gate.digest)
-    if changed:
+    if changed and choice != "reject":  # a run whose files are lost can still be ended
         raise DecisionRefused(
             f"what {where} showed was changed since it opened: {', '.join(changed)}",
             "restore the file, or reject; nobody can decide on what was not shown",

@@ -15,7 +15,7 @@ from agents.proposer import make_proposer
 from flows import gatefiles, runner
 from flows.ledger import Lease, Ledger
 from flows.proposing import memory_of, model_of, proposer_context
-from flows.reviewing import approved_proposals, evidence_of
+from flows.reviewing import approved_proposals, evidence_of, read_evidence
 from flows.session import Session, session_of
 from flows.state import Attempt, RunState, fold
 from flows.steps import Done, NextStep, OpenGate, Propose, RecordVerdicts, Rejected, Release, RunStage, next_step
@@ -24,7 +24,7 @@ from specs import events
 from specs.canonical import canonical_bytes, sha256_bytes, sha256_file
 from specs.criteria import blocked
 from specs.decisions import GateDocument
-from specs.errors import GatewrightError, InputError, Stopped
+from specs.errors import GatewrightError, InputError, Refused, Stopped
 from specs.files import write_json
 from specs.project import Project
 from specs.proposals import Expectation, Proposal
@@ -118,14 +118,15 @@ class Engine:
         )
 
     def _gate_document(self, step: OpenGate, finished: Attempt | None) -> GateDocument:
-        evidence = report = None
+        evidence = report = report_html = None
         plots: dict[str, str] = {}
-        inputs: dict[str, str] = {}
+        inputs = runner.raw_digests(self.workspace, self.spec)
         if finished is not None:
             folder = self.workspace.attempt(finished.stage, finished.number)
             evidence, report = sha256_file(folder / "evidence.json"), sha256_file(folder / "report.md")
+            report_html = sha256_file(folder / "report.html")
             plots = {p.name: sha256_file(p) for p in sorted((folder / "plots").iterdir())}
-            inputs = Evidence.model_validate_json((folder / "evidence.json").read_bytes()).inputs
+            inputs = read_evidence(self.workspace, finished).inputs
         return GateDocument(
             run=self.workspace.run,
             gate=step.gate,
@@ -134,6 +135,7 @@ class Engine:
             finished_attempt=finished.number if finished else None,
             evidence=evidence,
             report=report,
+            report_html=report_html,
             plots=plots,
             proposal=step.proposal,
             inputs=inputs,
@@ -146,32 +148,45 @@ class Engine:
     def run_stage(self, step: RunStage) -> None:
         """Run an attempt, or adopt one that a crash left published without its record."""
         stage, number = step.stage, step.attempt
-        if (known := runner.adopt(self.workspace, stage, number)) is not None:
-            self._published(*known, adopted=True)
+        order = self._order(stage, number)
+        if step.partial and (evidence := runner.adopt(order)) is not None:
+            self._published(evidence, adopted=True)
             return
+        target = self.workspace.attempt(stage, number)
+        if target.exists():
+            raise Refused(f"{target} exists, and this run did not make it", "move it away, then `gatewright resume`")
         left = runner.set_aside(self.workspace.partial(stage, number))
         if left is not None:
             self.append(events.AttemptAbandoned(stage=stage, attempt=number, reason=f"partial, left as {left.name}"))
-        order = self._order(stage, number)
         digests = runner.input_digests(order)
         parameters = sha256_bytes(canonical_bytes(order.proposal.parameters))
-        self.append(events.AttemptReserved(stage=stage, attempt=number, parameters=parameters))
-        self.append(events.InputsHashed(stage=stage, attempt=number, moment="before", inputs=digests))
+        self.append(
+            events.AttemptReserved(stage=stage, attempt=number, parameters=parameters),
+            events.InputsHashed(stage=stage, attempt=number, moment="before", inputs=digests),
+        )
         try:
+            runner.require_as_shown(order, digests)
             runner.run_attempt(order, self.session.progress, self._published)
         except Stopped:
             raise
-        except GatewrightError as error:
-            self.append(
-                events.AttemptFailed(stage=stage, attempt=number, error=type(error).__name__, message=error.message)
-            )
+        except Exception as error:
+            message = error.message if isinstance(error, GatewrightError) else str(error)
+            self.append(events.AttemptFailed(stage=stage, attempt=number, error=type(error).__name__, message=message))
             raise
 
-    def _published(self, evidence: Evidence, digest: str, report: str, adopted: bool = False) -> None:
+    def _published(self, evidence: Evidence, adopted: bool = False) -> None:
         stage, attempt = evidence.stage, evidence.attempt
+        folder = self.workspace.attempt(stage, attempt)
         self.append(
             events.InputsHashed(stage=stage, attempt=attempt, moment="after", inputs=evidence.inputs),
-            events.AttemptPublished(stage=stage, attempt=attempt, evidence=digest, report=report, adopted=adopted),
+            events.AttemptPublished(
+                stage=stage,
+                attempt=attempt,
+                evidence=sha256_file(folder / "evidence.json"),
+                report=sha256_file(folder / "report.md"),
+                report_html=sha256_file(folder / "report.html"),
+                adopted=adopted,
+            ),
             events.VerdictsRecorded(stage=stage, attempt=attempt, verdicts=evidence.verdicts),
         )
 
@@ -228,8 +243,14 @@ def at_work(project_dir: Path, run: str) -> Iterator[Engine]:
     workspace = Workspace(project_dir, run)
     spec = frozen_spec(workspace)
     ledger = Ledger.open(ledger_url(project_dir, spec))
-    if not ledger.events(run):
+    created = fold(ledger.events(run)).created
+    if created is None:
         raise InputError(f"the ledger does not know the run {run!r}", "`gatewright runs` lists the runs")
+    if sha256_file(workspace.folder / "spec.json") != created.spec:
+        raise Refused(
+            f"spec.json of run {run} is not the spec that the run began with",
+            "restore it from a backup; a changed spec needs a new run",
+        )
     lease = ledger.take_lease(run)
     try:
         yield Engine(workspace, spec, ledger, lease, session_of(run))

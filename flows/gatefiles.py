@@ -17,7 +17,7 @@ from specs.errors import InputError
 from specs.files import write_bytes
 from specs.proposals import Proposal
 
-_RESTORE = "restore it from a backup, or rework the gate so that a new round is shown"
+_RESTORE = "restore it from a backup, or end the run with `gatewright reject`"
 
 
 def gate_folder(run_dir: Path, gate: str, round: int) -> Path:
@@ -98,6 +98,8 @@ def shown(run_dir: Path, document: GateDocument) -> dict[str, str]:
             files[f"{below}/evidence.json"] = document.evidence
         if document.report:
             files[f"{below}/report.md"] = document.report
+        if document.report_html:
+            files[f"{below}/report.html"] = document.report_html
         files.update({f"{below}/plots/{name}": digest for name, digest in document.plots.items()})
     return files
 

@@ -17,7 +17,7 @@ from flows.engine import Engine, at_work
 from flows.reviewing import gate_facts, page
 from flows.session import Session, session_of
 from flows.steps import Done, OpenGate, Propose, RecordVerdicts, Rejected, Release, RunStage, Wait
-from flows.workspace import GATES
+from flows.workspace import GATES, Workspace
 from specs import events
 from specs.errors import GatewrightError, Stopped
 from tasks import interrupts
@@ -37,15 +37,15 @@ def _step(run: str, work: Any) -> Any:
         engine.session.error = error
         return prefect_bridge.failed(error.message)
     except Exception as error:
-        engine.session.error = _internal(engine, error)
+        engine.session.error = _internal(engine.workspace, error)
         return prefect_bridge.failed(f"internal error: {error}")
     return None
 
 
-def _internal(engine: Engine, error: Exception) -> GatewrightError:
+def _internal(workspace: Workspace, error: Exception) -> GatewrightError:
     import traceback
 
-    log = engine.workspace.log
+    log = workspace.log
     with log.open("a", encoding="utf-8") as file:
         file.write("".join(traceback.format_exception(error)) + "\n")
     return GatewrightError(f"internal error: {type(error).__name__}: {error}", f"details are in {log}")
@@ -95,6 +95,9 @@ def project_run(project_dir: str, run: str) -> Any:
     except GatewrightError as error:
         session.ending, session.error = "failed", error
         return prefect_bridge.failed(error.message)
+    except Exception as error:
+        session.ending, session.error = "failed", _internal(Workspace(Path(project_dir), run), error)
+        return prefect_bridge.failed(session.error.message)
     finally:
         _ENGINES.pop(run, None)
     if leave:

@@ -9,9 +9,10 @@ from typing import Any
 from agents.task_sheet import ExpectedRow, expected_beside_actual
 from flows import gatefiles
 from flows.ledger import Ledger
-from flows.state import Gate, RunState, fold
+from flows.state import Attempt, Gate, RunState, fold
 from flows.workspace import Workspace, frozen_spec
-from specs.errors import DecisionRefused
+from specs.canonical import sha256_bytes
+from specs.errors import DecisionRefused, Refused
 from specs.metrics import STAGES
 from specs.project import Project
 from specs.proposals import Proposal
@@ -90,10 +91,19 @@ def gate_facts(workspace: Workspace, ledger: Ledger) -> GateFacts:
 
 def evidence_of(workspace: Workspace, state: RunState) -> dict[str, Evidence]:
     """Evidence of every stage whose attempt counts, in order."""
-    return {
-        stage: Evidence.model_validate_json((workspace.attempt(stage, a.number) / "evidence.json").read_bytes())
-        for stage, a in state.inputs(STAGES).items()
-    }
+    return {stage: read_evidence(workspace, attempt) for stage, attempt in state.inputs(STAGES).items()}
+
+
+def read_evidence(workspace: Workspace, attempt: Attempt) -> Evidence:
+    """The evidence of a published attempt. Raises `Refused` when the file is not the one that was published."""
+    path = workspace.attempt(attempt.stage, attempt.number) / "evidence.json"
+    data = path.read_bytes() if path.is_file() else b""
+    if sha256_bytes(data) != attempt.evidence:
+        raise Refused(
+            f"{path} is {'not what was published' if data else 'missing'}",
+            "restore it from a backup, or end the run with `gatewright reject`",
+        )
+    return Evidence.model_validate_json(data)
 
 
 def approved_proposals(workspace: Workspace, state: RunState) -> dict[str, Proposal]:

@@ -12,10 +12,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from flows.workspace import Workspace, project_inputs
 from specs.canonical import canonical_bytes, sha256_bytes, sha256_file
 from specs.criteria import Metric, Verdict, judge
-from specs.errors import GatewrightError, InputError
+from specs.decisions import GateDocument
+from specs.errors import GatewrightError, Refused
 from specs.files import publish_folder, write_bytes, write_json
 from specs.project import Project
 from specs.proposals import Expectation, Proposal
@@ -56,10 +59,29 @@ def input_digests(order: Order) -> dict[str, str]:
                     f"restore it from a backup, or rework {stage}: `gatewright audit verify` names all such files",
                 )
     if order.stage == "data":
-        digests.update({f"raw:{k}": v for k, v in project_inputs(order.workspace.project_dir, order.spec).items()})
+        digests.update(raw_digests(order.workspace, order.spec))
     if order.model is not None:
         digests["base_model"] = order.model.sha256
     return digests
+
+
+def raw_digests(workspace: Workspace, spec: Project) -> dict[str, str]:
+    """Digest of every raw file, as `raw:<path>`: what the first gate shows and the data stage reads."""
+    return {f"raw:{path}": sha for path, sha in project_inputs(workspace.project_dir, spec).items()}
+
+
+def require_as_shown(order: Order, digests: Mapping[str, str]) -> None:
+    """Raise `GatewrightError` when raw files are not those that the person approved at the first gate."""
+    if order.stage != "data" or order.gate_document is None:
+        return
+    shown = GateDocument.model_validate_json(order.gate_document).inputs
+    now = {name: sha for name, sha in digests.items() if name.startswith("raw:")}
+    if now != {name: sha for name, sha in shown.items() if name.startswith("raw:")} and shown:
+        changed = sorted(k for k in now.keys() | shown.keys() if now.get(k) != shown.get(k))
+        raise GatewrightError(
+            f"raw files changed since the gate was approved: {', '.join(changed)}",
+            "`gatewright resume --anew` proposes the stage again for the files as they are now",
+        )
 
 
 def context_of(order: Order, out_dir: Path, checkpoints: Path) -> StageContext:
@@ -98,8 +120,8 @@ def recompute(
     return metrics, judge(spec.criteria(stage), metrics)
 
 
-def run_attempt(order: Order, progress: Progress, published: Callable[[Evidence, str, str], None]) -> Evidence:
-    """Run the attempt and publish it. `published(evidence, sha256, report sha256)` records it after the rename.
+def run_attempt(order: Order, progress: Progress, published: Callable[[Evidence], None]) -> Evidence:
+    """Run the attempt and publish it. `published(evidence)` records it after the rename.
 
     Raises what the stage raises; `GatewrightError` when an input changed while the stage ran.
     """
@@ -128,7 +150,7 @@ def run_attempt(order: Order, progress: Progress, published: Callable[[Evidence,
         )
     evidence = _write_evidence(order, partial, before, metrics, verdicts, [*order.notes, *result.notes], started)
     publish_folder(partial, target)
-    published(evidence, sha256_file(target / "evidence.json"), sha256_file(target / "report.md"))
+    published(evidence)
     return evidence
 
 
@@ -164,22 +186,45 @@ def _write_evidence(
     return evidence
 
 
-def adopt(workspace: Workspace, stage: str, attempt: int) -> tuple[Evidence, str, str] | None:
-    """A folder that was published before its record was written: verified against its evidence, or None.
+def adopt(order: Order) -> Evidence | None:
+    """The attempt of `order` that a crash left published without its record, verified; None when there is none.
 
-    Raises `InputError` when the folder is there and does not verify: somebody changed it.
+    Raises `Refused` when the folder is there and is not this attempt: somebody put or changed it.
     """
-    folder = workspace.attempt(stage, attempt)
+    folder = order.workspace.attempt(order.stage, order.attempt)
     if not folder.is_dir():
         return None
-    evidence = Evidence.model_validate_json((folder / "evidence.json").read_bytes())
-    found = list_artifacts(folder, "artifacts", "plots")
-    if found != evidence.artifacts:
-        raise InputError(
-            f"{folder} is complete but its files are not those its evidence lists",
+    faults = _not_this_attempt(order, folder)
+    if faults:
+        raise Refused(
+            f"{folder} is not the attempt that this run began: {'; '.join(faults)}",
             "move the folder away and `gatewright resume`; the stage runs again",
         )
-    return evidence, sha256_file(folder / "evidence.json"), sha256_file(folder / "report.md")
+    return Evidence.model_validate_json((folder / "evidence.json").read_bytes())
+
+
+def _not_this_attempt(order: Order, folder: Path) -> list[str]:
+    try:
+        evidence = Evidence.model_validate_json((folder / "evidence.json").read_bytes())
+    except (OSError, ValidationError):
+        return ["it has no evidence that can be read"]
+    faults = []
+    if not evidence.gated:
+        faults.append("its evidence is of an ungated stage")
+    if (evidence.run, evidence.stage, evidence.attempt) != (order.workspace.run, order.stage, order.attempt):
+        faults.append(f"its evidence is of {evidence.run} {evidence.stage} {evidence.attempt}")
+    if evidence.parameters_sha256 != sha256_bytes(canonical_bytes(order.proposal.parameters)):
+        faults.append("it ran with other parameters than were approved")
+    if evidence.inputs != input_digests(order):
+        faults.append("it ran on other inputs")
+    if list_artifacts(folder, "artifacts", "plots") != evidence.artifacts:
+        faults.append("its files are not those that its evidence lists")
+    gate = folder / "gate.json"
+    if order.gate_document is None or not gate.is_file() or gate.read_bytes() != order.gate_document:
+        faults.append("it was not opened by this run's gate")
+    if not (folder / "report.md").is_file() or not (folder / "report.html").is_file():
+        faults.append("its report is missing")
+    return faults
 
 
 def stored_parameters(folder: Path) -> dict[str, Any]:

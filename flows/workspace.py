@@ -12,12 +12,15 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from specs.canonical import sha256_bytes, sha256_file
 from specs.errors import InputError
 from specs.files import write_json
 from specs.metrics import STAGES
 from specs.policy import Policy
 from specs.project import Project
+from tasks.data.files import matching_files
 
 GATES: tuple[str, ...] = (*STAGES, "release")
 """The gates in order, each named after the stage it leads to."""
@@ -145,7 +148,10 @@ def frozen_spec(workspace: Workspace) -> Project:
     path = workspace.folder / "spec.json"
     if not path.is_file():
         raise InputError(f"{path} is missing", "restore the run's folder from a backup; the run cannot go on without")
-    return Project.model_validate_json(path.read_bytes())
+    try:
+        return Project.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise InputError(f"{path} was changed: it is no spec", "restore the run's folder from a backup") from error
 
 
 def frozen_policy(workspace: Workspace) -> Policy:
@@ -157,16 +163,6 @@ def project_inputs(project_dir: Path, spec: Project) -> dict[str, str]:
     """Digest of every raw file the sources name, by its path relative to the project."""
     found: dict[str, str] = {}
     for source in spec.sources:
-        for path in source_files(project_dir, source.path):
+        for path in matching_files(project_dir, source.path):
             found[path.relative_to(project_dir).as_posix()] = sha256_file(path)
     return dict(sorted(found.items()))
-
-
-def source_files(project_dir: Path, pattern: str) -> list[Path]:
-    """The files a source's path names: a file, every file of a folder, or a glob; sorted."""
-    path = project_dir / pattern
-    if path.is_file():
-        return [path]
-    if path.is_dir():
-        return sorted(p for p in path.rglob("*") if p.is_file())
-    return sorted(p for p in project_dir.glob(pattern) if p.is_file())

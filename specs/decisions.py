@@ -23,6 +23,7 @@ class GateDocument(Strict):
     finished_attempt: int | None
     evidence: Sha256 | None
     report: Sha256 | None
+    report_html: Sha256 | None = None
     plots: dict[str, Sha256]
     proposal: Sha256
     inputs: dict[str, Sha256]

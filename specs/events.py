@@ -62,6 +62,7 @@ class AttemptPublished(Payload):
     attempt: int
     evidence: Sha256
     report: Sha256
+    report_html: Sha256 | None = None
     adopted: bool = False
 
 

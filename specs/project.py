@@ -275,7 +275,7 @@ def known_time_zone(value: str) -> str:
 
     try:
         ZoneInfo(value)
-    except (ZoneInfoNotFoundError, ValueError) as error:
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:  # a folder of the database, such as `Asia`
         near = nearest(value, available_timezones())
         raise ValueError(
             f"is not an IANA time zone; write {near[0] if near else 'a name such as Asia/Shanghai'}"

@@ -15,7 +15,15 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 REAL_RUN = {"before_train", "finished", "prefect_server"}
 REAL_RUN_FILES = {
     f"tests/flows/test_{name}.py"
-    for name in ("main_job", "kill_and_resume", "decisions", "terminal_gate", "deployed", "real_model")
+    for name in (
+        "main_job",
+        "kill_and_resume",
+        "decisions",
+        "terminal_gate",
+        "deployed",
+        "real_model",
+        "nothing_slips_in",
+    )
 }
 
 

@@ -109,6 +109,8 @@ def _attempts(checks: Checks, history: History) -> None:
         folder = attempt_folder(history.run_dir, stage, number)
         documents += _differs(folder / "evidence.json", published.evidence, history.run_dir)
         documents += _differs(folder / "report.md", published.report, history.run_dir)
+        if published.report_html:
+            documents += _differs(folder / "report.html", published.report_html, history.run_dir)
         evidence = history.evidence(stage, number)
         if evidence is None:
             artifacts.append(f"{stage} {number}: its evidence cannot be read, so its artifacts cannot be verified")

@@ -13,7 +13,7 @@ from flows.proposing import memory_of, model_of, proposer_context
 from flows.state import RunState, fold
 from flows.workspace import Workspace, ledger_url
 from specs.errors import InputError
-from specs.loading import load_project
+from specs.loading import LoadedProject, load_project
 from specs.results import Evidence
 from specs.stages import Progress
 from tasks.registry import DEFINITIONS
@@ -36,7 +36,7 @@ def run_ungated(project: Path, stage: str, run: str | None, progress: Progress) 
     """
     loaded = load_project(project)
     needed = DEFINITIONS[stage].inputs
-    source, state = _source(loaded.folder, run, needed)
+    source, state = _source(loaded, run, needed)
     inputs = {}
     for name in needed:
         attempt = state.current(name)
@@ -59,18 +59,21 @@ def run_ungated(project: Path, stage: str, run: str | None, progress: Progress) 
         gated=False,
         notes=("ran by itself: no person approved it, and no run or release can use it",),
     )
-    evidence = runner.run_attempt(order, progress, lambda evidence, digest, report: None)
+    evidence = runner.run_attempt(order, progress, lambda evidence: None)
     return workspace.attempt(stage, 1), evidence
 
 
-def _source(project_dir: Path, run: str | None, needed: list[str]) -> tuple[Workspace, RunState]:
-    """The run whose attempts are the inputs; an empty one for a stage that needs none."""
+def _source(loaded: LoadedProject, run: str | None, needed: list[str]) -> tuple[Workspace, RunState]:
+    """The run whose attempts are the inputs, in the ledger that the spec names; an empty one where none is needed."""
+    project_dir = loaded.folder
     if run is None:
         if needed:
             raise InputError(f"this stage reads {', '.join(needed)}", "say whose with --run RUN")
         return Workspace(project_dir, "none"), RunState()
-    path = ledger_url(project_dir)
-    state = fold(Ledger.open(path).events(run)) if not isinstance(path, Path) or path.is_file() else RunState()
-    if not state.run:
+    place = ledger_url(project_dir, loaded.spec)
+    shared = not isinstance(place, Path)  # a database that several projects share
+    known = Ledger.open(place) if shared or Path(place).is_file() else None
+    rows = known.runs() if known else []
+    if known is None or not any(r.run == run and (not shared or r.project_dir == project_dir) for r in rows):
         raise InputError(f"{run!r} is not a run of {project_dir}", "`gatewright runs` lists the runs")
-    return Workspace(project_dir, run), state
+    return Workspace(project_dir, run), fold(known.events(run))

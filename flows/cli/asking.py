@@ -1,13 +1,16 @@
-"""Ask the person at the terminal about an open gate."""
+"""Ask the person at the terminal about an open gate. Whatever is typed, the gate stays open or is decided."""
 
 from __future__ import annotations
 
+import signal
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from flows.cli.output import tell
-from specs.errors import GatewrightError
+from flows.cli.output import internal_error, readable, tell
+from specs.errors import GatewrightError, InputError
 
 _KEYS = "[a]pprove  [s]et a parameter and approve  [w] rework  [x] reject  [l]eave: "
 
@@ -18,13 +21,13 @@ def asker(workspace: Any, progress: Any) -> Callable[[], bool] | None:
         return None
 
     def ask() -> bool:
-        from flows.cli.find import open_ledger
+        from flows.cli.find import ledger_of_run
 
         pause = getattr(progress, "pause", None)
         if pause:
             pause()
         try:
-            return _ask(workspace, open_ledger(workspace.project_dir))
+            return _ask(workspace, ledger_of_run(workspace))
         finally:
             if pause:
                 progress.resume()
@@ -33,31 +36,70 @@ def asker(workspace: Any, progress: Any) -> Callable[[], bool] | None:
 
 
 def _ask(workspace: Any, ledger: Any) -> bool:
+    from flows.reviewing import gate_facts
+
+    facts = gate_facts(workspace, ledger)
+    _show(facts)
+    while True:
+        try:
+            with _signals_interrupt():
+                decision = _one_answer(facts)
+        except (EOFError, OSError, KeyboardInterrupt):  # no more input, the terminal is gone, Ctrl-C: leave
+            tell("\nthe gate stays open")
+            return False
+        except GatewrightError as error:
+            _refuse(error)
+            continue
+        except UnicodeDecodeError:
+            _refuse(InputError("what was typed is not UTF-8 text", "type it in a terminal that uses UTF-8"))
+            continue
+        if decision is None:
+            return False
+        if decision and _record(workspace, ledger, facts, decision):
+            return True
+
+
+def _show(facts: Any) -> None:
     from rich.console import Console
     from rich.markdown import Markdown
 
-    from flows.reviewing import gate_facts, page
+    from flows.reviewing import page
 
-    facts = gate_facts(workspace, ledger)
     console = Console(stderr=True, emoji=False)
     console.print(Markdown(page(facts)))
     if facts.report:
         tell(f"report with plots: {facts.report}")
-    while True:
-        try:
-            decision = _one_answer(facts)
-        except EOFError:
-            return False
-        if decision is None:
-            return False
-        if not decision:
-            continue
-        try:
-            _record(workspace, ledger, facts, decision)
-        except GatewrightError as error:
-            tell(f"refused: {error.message}\n  way out: {error.hint}")
-            continue
-        return True
+
+
+def _refuse(error: GatewrightError) -> None:
+    tell(f"refused: {error.message}\n  way out: {error.hint}")
+
+
+@contextmanager
+def _signals_interrupt() -> Iterator[None]:
+    """While a person is asked nothing is unsaved: a signal ends the question at once, and the run waits.
+
+    The handlers of the run around it only ask for a stop, which a read of the terminal would never see.
+    """
+    from tasks.interrupts import SIGNALS, STOP
+
+    if threading.current_thread() is not threading.main_thread():  # Python allows no handlers here
+        yield
+        return
+    numbers = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
+    before: dict[int, Any] = {}
+    try:
+        for number in numbers:
+            before[number] = signal.signal(number, signal.default_int_handler)
+        if STOP.requested():  # it came between two questions
+            raise KeyboardInterrupt
+        yield
+    except KeyboardInterrupt:
+        STOP.clear()
+        raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler if handler is not None else signal.SIG_DFL)
 
 
 def _one_answer(facts: Any) -> dict[str, Any] | None:
@@ -65,29 +107,46 @@ def _one_answer(facts: Any) -> dict[str, Any] | None:
     answer = _prompt(_KEYS).lower()
     if answer in ("l", "leave", "q", ""):
         return None
+    if answer not in ("a", "approve", "s", "set", "w", "rework", "x", "reject"):
+        return {}
     approvers = [a.id for a in facts.spec.policy.approvers]
     actor = approvers[0] if len(approvers) == 1 else _prompt(f"who decides ({', '.join(approvers)}): ")
-    if answer in ("a", "approve"):
-        decision: dict[str, Any] = {"choice": "approve", "actor": actor}
-        if facts.gate.blocked:
-            tell("a blocking criterion failed: approving overrides it and needs a reason")
-            decision.update(override=True, comment=_prompt("reason: "))
-        return decision
-    if answer in ("s", "set"):
-        key, _, value = _prompt("parameter=value: ").partition("=")
-        return {"choice": "approve", "actor": actor, "edits": {key.strip(): value.strip()}}
     if answer in ("w", "rework"):
         return {"choice": "rework", "actor": actor, "comment": _prompt("what should change: ")}
     if answer in ("x", "reject"):
         return {"choice": "reject", "actor": actor, "comment": _prompt("why: ")}
-    return {}
+    decision: dict[str, Any] = {"choice": "approve", "actor": actor}
+    if answer in ("s", "set"):
+        key, sign, value = (part.strip() for part in _prompt("parameter=value: ").partition("="))
+        if not (key and sign and value):
+            raise InputError("that is not parameter=value", "for example lr=1e-4")
+        decision["edits"] = {key: value}
+    if facts.gate.blocked:
+        tell("a blocking criterion failed: approving overrides it and needs a reason")
+        decision.update(override=True, comment=_prompt("reason: "))
+    return decision
 
 
-def _record(workspace: Any, ledger: Any, facts: Any, decision: dict[str, Any]) -> None:
+def _record(workspace: Any, ledger: Any, facts: Any, decision: dict[str, Any]) -> bool:
+    """Record the decision, or say why not. Returns whether the gate is decided, by this or by somebody else."""
     from flows.deciding import record
 
-    record(workspace, ledger, authentication="terminal", expected_digest=facts.gate.digest, **decision)
-    tell(f"recorded: {decision['choice']} by {decision['actor']}")
+    try:
+        record(workspace, ledger, authentication="terminal", expected_digest=facts.gate.digest, **decision)
+        tell(f"recorded: {decision['choice']} by {decision['actor']}")
+        return True
+    except GatewrightError as error:
+        _refuse(error)
+    except Exception as error:  # a value that no check foresaw must not end the run
+        _refuse(internal_error(error))
+    return _decided(workspace, ledger, facts)
+
+
+def _decided(workspace: Any, ledger: Any, facts: Any) -> bool:
+    from flows.state import fold
+
+    gate = fold(ledger.events(workspace.run)).gate
+    return gate is None or gate.decision is not None or gate.digest != facts.gate.digest
 
 
 def _prompt(text: str) -> str:
@@ -96,4 +155,4 @@ def _prompt(text: str) -> str:
     line = sys.stdin.readline()
     if not line:
         raise EOFError
-    return line.strip()
+    return readable(line.strip())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.workspace import Workspace, ledger_url
+from flows.workspace import Workspace, frozen_spec, ledger_url
 from specs.errors import InputError
 
 if TYPE_CHECKING:
@@ -29,13 +30,22 @@ class Found:
 def project_folder(start: Path | None = None) -> Path:
     """The project in or above a folder (default: the current one); raises `InputError` when there is none."""
     here = (start or Path.cwd()).resolve()
+    if start is not None and not _there(here):  # a slip of the finger must not mean the project around it
+        raise InputError(f"{start} does not exist", "name a project's folder; `gatewright init DIR` makes one")
     for folder in (here, *here.parents):
-        if (folder / "project.yaml").is_file():
+        if _there(folder / "project.yaml"):
             return folder
     raise InputError(
         f"no project.yaml in {here} or above it",
         "go into a project's folder or name it with --project; `gatewright init DIR` makes one",
     )
+
+
+def _there(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # a name that no file system takes, a folder that may not be read
+        return False
 
 
 def open_ledger(project_dir: Path) -> Ledger:
@@ -44,22 +54,26 @@ def open_ledger(project_dir: Path) -> Ledger:
 
     url = ledger_of(project_dir)
     if isinstance(url, Path) and not url.is_file():
-        raise InputError(f"{project_dir} has no runs yet", f"start one: gatewright run {project_dir.name}")
+        raise InputError(f"{project_dir} has no runs yet", f"start one: gatewright run {shlex.quote(str(project_dir))}")
     return Ledger.open(url)
 
 
 def ledger_of(project_dir: Path) -> str | Path:
-    """Where a project's ledger is. A spec that does not load falls back to the project's own database."""
+    """Where a project's ledger is: where its spec says. Without a spec that loads, the project's own database."""
     from specs.errors import GatewrightError
     from specs.loading import load_project
 
-    local = ledger_url(project_dir)
-    if isinstance(local, Path) and local.is_file():
-        return local
     try:
         return ledger_url(project_dir, load_project(project_dir).spec)
     except GatewrightError:
-        return local
+        return ledger_url(project_dir)
+
+
+def ledger_of_run(workspace: Workspace) -> Ledger:
+    """The ledger of a run: where the spec it began with says, whatever project.yaml says by now."""
+    from flows.ledger import Ledger
+
+    return Ledger.open(ledger_url(workspace.project_dir, frozen_spec(workspace)))
 
 
 def find_run(run: str | None, project: Path | None = None) -> Found:
@@ -67,21 +81,41 @@ def find_run(run: str | None, project: Path | None = None) -> Found:
 
     Raises `InputError` when there is none or the id is unknown.
     """
-    if run and project is None and (Path(run) / "project.yaml").is_file():
-        project, run = Path(run), None
+    if _is_project(run, project):
+        project, run = Path(str(run)), None
     folder = project_folder(project)
+    ledger, rows = _runs_in(folder)
+    if run:
+        if not any(row.run == run for row in rows):
+            known = ", ".join(row.run for row in rows[:5]) or "none"
+            shown = run if len(run) <= 100 else run[:100] + "..."
+            raise InputError(f"{shown!r} is not a run of {folder}", f"known runs: {known}")
+        return Found(Workspace(folder, run), ledger)
+    if not rows:
+        raise InputError(f"{folder} has no runs yet", f"start one: gatewright run {shlex.quote(str(folder))}")
+    return Found(Workspace(folder, _preferred(rows).run), ledger)
+
+
+def _is_project(run: str | None, project: Path | None) -> bool:
+    """Whether what stands in the place of a run is the folder of its project."""
+    return bool(run) and project is None and _there(Path(str(run)) / "project.yaml")
+
+
+def refuse_run_as_file(file: Path, command: str, run: str | None, project: Path | None) -> None:
+    """Raises `InputError` where a run's id stands in the place of the file to write."""
+    _ledger, rows = _runs_in(project_folder(Path(str(run)) if _is_project(run, project) else project))
+    if any(row.run == str(file) for row in rows):
+        raise InputError(
+            f"{file} is a run, not a file to write", f"the file comes first: gatewright {command} FILE {file}"
+        )
+
+
+def _runs_in(folder: Path) -> tuple[Ledger, list[RunRow]]:
     ledger = open_ledger(folder)
     rows = ledger.runs()
     if not isinstance(ledger_of(folder), Path):  # a database that several projects share
         rows = [row for row in rows if row.project_dir == folder]
-    if run:
-        if not any(row.run == run for row in rows):
-            known = ", ".join(row.run for row in rows[:5]) or "none"
-            raise InputError(f"{run!r} is not a run of {folder}", f"known runs: {known}")
-        return Found(Workspace(folder, run), ledger)
-    if not rows:
-        raise InputError(f"{folder} has no runs yet", f"start one: gatewright run {folder.name}")
-    return Found(Workspace(folder, _preferred(rows).run), ledger)
+    return ledger, rows
 
 
 def _preferred(rows: list[RunRow]) -> RunRow:

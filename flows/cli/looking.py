@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
@@ -84,7 +85,7 @@ def gates(project: Projects = None, as_json: AsJson = False) -> int:
         say(
             f"{gate['project']}  {gate['run']}  gate {gate['id']} round {gate['round']}  open since {gate['opened_at']}"
         )
-        say(f"  gatewright review {gate['run']} --project {gate['folder']}")
+        say(f"  gatewright review {gate['run']} --project {shlex.quote(gate['folder'])}")
     if not found:
         say("no gate is open")
     return EXIT_DONE

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec
 
 import typer
 
-from specs.errors import EXIT_INTERNAL, EXIT_STOPPED, GatewrightError, SpecError
+from specs.errors import EXIT_INTERNAL, EXIT_STOPPED, GatewrightError, InputError, SpecError, StorageError
 
 P = ParamSpec("P")
+_NAMED_WRONG = (errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL)
+_NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class UsageError(InputError):
+    """The command line itself: an option or argument that is missing or unknown."""
 
 
 def emit(document: Any) -> None:
@@ -67,6 +75,37 @@ def report(error: GatewrightError, as_json: bool) -> int:
     return error.exit_code
 
 
+def system_error(error: OSError) -> GatewrightError:
+    """What the system refused, with the path it refused; an internal error when it names none."""
+    if error.filename is None and error.errno not in _NO_SPACE:
+        return internal_error(error)
+    named = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes | os.PathLike) else "a file"
+    message = f"cannot use {named if len(named) <= 200 else named[:200] + '...'}: {error.strerror}"
+    if error.errno in _NAMED_WRONG:
+        return InputError(message, "check that its folder exists and that its name is right")
+    if error.errno in _NOT_ALLOWED:
+        return StorageError(message, "check the owner and the permissions of the file and its folder")
+    if error.errno in _NO_SPACE:
+        return StorageError(message, "free some space on this volume, then try again; `gatewright resume` goes on")
+    return internal_error(error)
+
+
+def readable(text: str) -> str:
+    """The text itself. Raises `InputError` when it holds bytes that are not UTF-8: the ledger keeps real text only."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{text!a} is not UTF-8 text", "type it in a terminal that uses UTF-8") from None
+    return text
+
+
+def _check_texts(values: Iterable[object]) -> None:
+    for value in values:
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str):
+                readable(text)
+
+
 def internal_error(error: BaseException) -> GatewrightError:
     """Keep the traceback in a file and return an error that a person can read."""
     from specs.places import home
@@ -95,6 +134,7 @@ def guarded(function: Callable[P, int | None]) -> Callable[P, None]:
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
         as_json = bool(kwargs.get("as_json", False))
         try:
+            _check_texts(kwargs.values())
             code = function(*args, **kwargs) or 0
         except GatewrightError as error:
             code = report(error, as_json)
@@ -109,7 +149,7 @@ def guarded(function: Callable[P, int | None]) -> Callable[P, None]:
         except Exception as error:
             if os.environ.get("GATEWRIGHT_DEBUG"):
                 raise
-            code = report(internal_error(error), as_json)
+            code = report(system_error(error) if isinstance(error, OSError) else internal_error(error), as_json)
         raise typer.Exit(code)
 
     return run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
@@ -29,7 +30,8 @@ def init(
         emit({"project": str(folder.resolve()), "files": made})
     else:
         say(f"made {folder} ({len(made)} files)")
-        say(f"  next: gatewright check {folder}" + ("" if example else "   (after editing project.yaml)"))
+        edit = "" if example else "   (after editing project.yaml)"
+        say(f"  next: gatewright check {shlex.quote(str(folder))}{edit}")
     return EXIT_DONE
 
 

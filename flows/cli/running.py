@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Annotated, Any, Optional
 
 import typer
@@ -15,7 +16,9 @@ from specs.errors import (
     EXIT_STOPPED,
     EXIT_WAITING,
     EXIT_WAITING_FAILED_CRITERION,
+    GatewrightError,
     InputError,
+    Stopped,
 )
 from specs.metrics import STAGES
 
@@ -89,14 +92,19 @@ def enter(workspace: Any, until: str | None, as_json: bool, anew: bool = False) 
 
 
 def _say_ending(workspace: Any, session: Any, as_json: bool) -> int:
-    from flows.cli.find import Found, open_ledger
+    from flows.cli.find import Found, ledger_of_run
     from flows.cli.looking import status_of
     from flows.state import fold
 
-    found = Found(workspace, open_ledger(workspace.project_dir))
-    state = fold(found.ledger.events(workspace.run))
     if session.error is not None and session.ending != "stopped":
         raise session.error
+    if session.ending not in ENDINGS:
+        raise GatewrightError(
+            f"run {workspace.run} ended without saying why",
+            f"details are in {workspace.log}; `gatewright resume {workspace.run}` tries again",
+        )
+    found = Found(workspace, ledger_of_run(workspace))
+    state = fold(found.ledger.events(workspace.run))
     code = ENDINGS[session.ending]
     if as_json:
         emit({**status_of(found), "exit_code": code})
@@ -109,7 +117,8 @@ def _say_ending(workspace: Any, session: Any, as_json: bool) -> int:
     elif session.ending == "rejected":
         say(f"run {workspace.run} is rejected")
     else:
-        say(f"run {workspace.run}: {session.error.message}. {session.error.hint}")
+        error = session.error or Stopped("stopped on request", f"go on: gatewright resume {workspace.run}")
+        say(f"run {workspace.run}: {error.message}. {error.hint}")
     return code
 
 
@@ -117,7 +126,7 @@ def how_to_decide(state: Any, workspace: Any) -> None:
     """Where the run waits, and in three lines how to approve."""
     from flows.cli.find import is_here
 
-    where = "" if is_here(workspace.project_dir) else f" --project {workspace.project_dir}"
+    where = "" if is_here(workspace.project_dir) else f" --project {shlex.quote(str(workspace.project_dir))}"
     for line in decision_lines(state, workspace, where):
         say(line)
 
@@ -133,7 +142,7 @@ def decision_lines(state: Any, workspace: Any, where: str) -> list[str]:
                 lines.append(f"  failed: {verdict.metric} = {value} (must be {verdict.op} {verdict.bound:g})")
     command, why = ("rework", ' -m "what to change"') if gate.blocked else ("approve", "")
     lines.append(f"  1. look:    gatewright review {run}{where}")
-    lines.append(f"  2. decide:  gatewright {command} {run}{where} --as {_an_approver(workspace)}{why}")
+    lines.append(f"  2. decide:  gatewright {command} {run}{where} --as {shlex.quote(_an_approver(workspace))}{why}")
     lines.append(f"  3. go on:   gatewright resume {run}{where}")
     return lines
 

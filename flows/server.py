@@ -15,13 +15,13 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 
 from specs.base import Strict
-from specs.errors import GatewrightError
+from specs.errors import GatewrightError, StorageError
 from specs.files import write_bytes, write_json
 from specs.places import prefect_home
 
@@ -48,15 +48,28 @@ def _record() -> Path:
 def password() -> str:
     """`user:secret` for the API, made once and kept in a file that only the user can read."""
     path = prefect_home() / "auth"
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_name(f"auth.{os.getpid()}")
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            file.write("gatewright:" + secrets.token_urlsafe(24))
-        with contextlib.suppress(FileExistsError):  # another process made it first: its password counts
-            os.link(part, path)
-        part.unlink()
-    return path.read_text().strip()
+    with _home_errors():
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part = path.with_name(f"auth.{os.getpid()}")
+            with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+                file.write("gatewright:" + secrets.token_urlsafe(24))
+            with contextlib.suppress(FileExistsError):  # another process made it first: its password counts
+                os.link(part, path)
+            part.unlink()
+        return path.read_text().strip()
+
+
+@contextlib.contextmanager
+def _home_errors() -> Iterator[None]:
+    """Turn a home that cannot be used into a `StorageError` that says how to choose another."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(
+            f"cannot use {prefect_home()}, where the Prefect server keeps its data: {error.strerror}",
+            "free its disk, check its owner, or set GATEWRIGHT_HOME to a folder that you can write",
+        ) from error
 
 
 def settings(port: int) -> dict[str, str]:
@@ -126,9 +139,11 @@ def up(port: int = 4200, tick: Callable[[float], None] = lambda seconds: None) -
         return server
     port = _free_port(port)
     home = prefect_home()
-    home.mkdir(parents=True, exist_ok=True)
+    with _home_errors():
+        home.mkdir(parents=True, exist_ok=True)
+        log_file = (home / "server.log").open("ab")
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
-    with (home / "server.log").open("ab") as log:
+    with log_file as log:
         process = _start_in_background(command, {**os.environ, **_server_settings(port)}, log.fileno())
     server = Server(port=port, pid=process.pid, process_start=psutil.Process(process.pid).create_time())
     write_json(_record(), server)

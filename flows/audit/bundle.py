@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import zipfile
 from pathlib import Path
 
@@ -49,10 +50,10 @@ def read_anchor(path: Path) -> Anchor:
         return Anchor.model_validate_json(path.read_bytes())
     except OSError as error:
         raise InputError(
-            f"cannot read the anchor {path}: {error.strerror}", "write one: gatewright audit anchor"
+            f"cannot read the anchor {path}: {error.strerror}", "write one: gatewright audit anchor FILE RUN"
         ) from error
     except ValidationError as error:
-        raise InputError(f"{path} is not an anchor", "`gatewright audit anchor RUN --to FILE` writes one") from error
+        raise InputError(f"{path} is not an anchor", "`gatewright audit anchor FILE RUN` writes one") from error
 
 
 def export(ledger: Ledger, run: str, run_dir: Path, path: Path) -> list[str]:
@@ -63,9 +64,10 @@ def export(ledger: Ledger, run: str, run_dir: Path, path: Path) -> list[str]:
     lines = [canonical_bytes({"hash": row.hash, "body": row.body.decode()}) for row in ledger.stored(run)]
     files = sorted({p for pattern in _DOCUMENTS for p in run_dir.glob(pattern) if p.is_file() and not p.is_symlink()})
     names = ["events.jsonl"]
+    part = path.with_name(path.name + ".part")  # a bundle that a full disk cut never looks like one
     with storage_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as bundle:
+        with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as bundle:
             bundle.writestr(_entry("events.jsonl"), b"\n".join(lines) + b"\n")
             for file in files:
                 name = file.relative_to(run_dir).as_posix()
@@ -73,6 +75,7 @@ def export(ledger: Ledger, run: str, run_dir: Path, path: Path) -> list[str]:
                 names.append(name)
             listed = json.dumps({"format": "gatewright-bundle", "version": 1, "run": run, "files": names}, indent=1)
             bundle.writestr(_entry("bundle.json"), listed)
+        os.replace(part, path)
     return names
 
 

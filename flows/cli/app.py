@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from specs.errors import EXIT_DONE, EXIT_INTERNAL
+
 app = typer.Typer(
     name="gatewright",
     help="Fine-tune a language model in stages that prove themselves. A person signs every transition.",
@@ -45,4 +47,24 @@ def main() -> None:
             reconfigure(errors="replace")
     for group in ("planning", "running", "looking", "deciding", "auditing"):
         import_module(f"flows.cli.{group}")  # each registers its commands, in the order of the help
+    if "--json" in sys.argv[1:]:
+        sys.exit(_answer_in_json())
     app(prog_name="gatewright")
+
+
+def _answer_in_json() -> int:
+    """Run the command; a command line that cannot be understood is answered with a JSON document too."""
+    from flows.cli.output import UsageError, report
+
+    try:
+        code = app(prog_name="gatewright", standalone_mode=False)
+    except typer.Abort:
+        return EXIT_INTERNAL
+    except Exception as error:
+        say = getattr(error, "format_message", None)  # click's own errors; typer carries a click of its own
+        if say is None:
+            raise
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context is not None else "gatewright"
+        return report(UsageError(say() or "no command is named", f"see `{command} --help`"), as_json=True)
+    return code if isinstance(code, int) else EXIT_DONE

@@ -103,7 +103,7 @@ def write_anchor(
     from flows import audit as history
     from flows.cli.find import find_run
 
-    _refuse_existing(file)
+    _check_target(file, "audit anchor", run, project)
     found = find_run(run, project)
     head = history.anchor(found.ledger, found.run, file)
     if as_json:
@@ -125,7 +125,7 @@ def export_history(
     from flows import audit as history
     from flows.cli.find import find_run
 
-    _refuse_existing(file)
+    _check_target(file, "audit export", run, project)
     found = find_run(run, project)
     names = history.export(found.ledger, found.run, found.workspace.folder, file)
     if as_json:
@@ -135,6 +135,12 @@ def export_history(
     return EXIT_DONE
 
 
-def _refuse_existing(file: Path) -> None:
+def _check_target(file: Path, command: str, run: str | None, project: Path | None) -> None:
+    """Raises `InputError` for a file that exists, and for a run in the place of the file."""
+    from flows.cli.find import refuse_run_as_file
+
+    refuse_run_as_file(file, command, run, project)
     if file.exists():
-        raise InputError(f"{file} exists", "name a new file; nothing is overwritten")
+        raise InputError(
+            f"{file} exists", f"name a new file, before the run: gatewright {command} FILE RUN; nothing is overwritten"
+        )

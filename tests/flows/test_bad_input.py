@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import os
+import shlex
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from flows.cli import asking, running
+from flows.cli.output import readable
+from flows.starting import start_run
+from flows.workspace import Workspace
+from specs.errors import GatewrightError, GuardRefused, InputError
 from tests.support.cli import Answer, gatewright
 
 SPEC = """\
@@ -143,3 +152,138 @@ def test_every_command_refuses_what_it_cannot_use_with_exit_code_2(project: Path
     assert answer.code == 2, (answer.out, answer.err)
     assert answer.json["error"]["message"]
     assert answer.json["error"]["hint"]
+
+
+@pytest.fixture
+def with_run(project: Path) -> Path:
+    """The small project with a run `first`, which nothing has entered yet."""
+    start_run(project, "first")
+    return project
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("approve",),
+        ("status", "--wrong"),
+        ("run",),
+        ("nothing",),
+        ("audit", "export"),
+        ("status", "x" * 300),
+        ("status", "--project", "raw/typo"),
+        ("approve", "first", "--as", "me", "-m", "no \udcff text"),
+        ("approve", "first", "--as", "m\udcff"),
+        ("approve", "first", "--as", "me", "--set", "lr=\udcff"),
+        ("audit", "anchor", "first"),
+        ("audit", "export", "first", "bundle.zip"),
+        ("audit", "export", "raw/orders.csv/bundle.zip"),
+        ("audit", "anchor", "raw/orders.csv/head.json"),
+        ("init", "raw/orders.csv/new"),
+        ("init", "x" * 300),
+    ],
+)
+def test_a_bad_command_line_or_path_is_answered_in_json_with_a_way_out(with_run: Path, words: tuple[str, ...]) -> None:
+    answer = gatewright(*words, "--json", cwd=with_run)
+    error = answer.json["error"]
+    assert (answer.code, error["exit_code"]) == (2, 2), answer.out
+    assert error["hint"]
+    assert "internal error" not in error["message"]
+    assert not (with_run / "first").exists()
+
+
+def test_without_json_a_usage_error_stays_words(project: Path) -> None:
+    answer = gatewright("approve", cwd=project)
+    assert (answer.code, answer.out) == (2, "")
+    assert "--as" in answer.err
+    assert gatewright("status", "--help", "--json", cwd=project).code == 0
+
+
+def test_a_home_that_cannot_be_used_is_named(with_run: Path) -> None:
+    for words in (("up",), ("resume", "first")):
+        answer = gatewright(*words, "--json", cwd=with_run, GATEWRIGHT_HOME=str(with_run / "raw/orders.csv"))
+        assert answer.code == 1
+        assert answer.json["error"]["kind"] == "StorageError"
+        assert "GATEWRIGHT_HOME" in answer.json["error"]["hint"]
+
+
+def test_a_stage_by_itself_looks_for_its_run_in_the_ledger_of_the_spec(project: Path) -> None:
+    with (project / "project.yaml").open("a", encoding="utf-8") as file:
+        file.write(f"ledger: sqlite:///{project.as_posix()}/shared.db\n")
+    start_run(project, "elsewhere")
+    assert gatewright("status", "--json", cwd=project).json["run"] == "elsewhere"
+    error = gatewright("stage", "dry_run", ".", "--run", "elsewhere", "--json", cwd=project).json["error"]
+    assert "has not published" in error["message"]
+
+
+def test_the_lines_that_say_how_to_decide_can_be_pasted(project: Path) -> None:
+    folder = project.rename(project.parent / "a b; c")
+    workspace = start_run(folder, "first")
+    state: Any = SimpleNamespace(gate=SimpleNamespace(name="data", round=1, blocked=False))
+    where = f" --project {shlex.quote(str(folder))}"
+    said = "\n".join(running.decision_lines(state, workspace, where))
+    assert shlex.split(said.splitlines()[-1].split(":", 1)[1])[-1] == str(folder)
+    answer = gatewright("gates", "--project", folder, cwd=folder.parent)
+    assert answer.code == 0, answer.err
+
+
+def test_a_passage_that_ends_without_a_word_points_to_the_log(with_run: Path) -> None:
+    session: Any = SimpleNamespace(ending="failed", error=None)
+    with pytest.raises(GatewrightError, match="without saying why") as caught:
+        running._say_ending(Workspace(with_run, "first"), session, False)
+    assert "internal-errors.log" in caught.value.hint
+
+
+def test_nothing_typed_at_the_gate_ends_the_run(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    typed = iter(["s", "nonsense", "s", "a=b", "s", "c=d", "x", "no \udcff text", "s", "lr=1e-4"])
+    errors: list[Exception] = [GuardRefused("outside its bounds"), RecursionError("too deep")]
+    kept: list[Any] = []
+
+    def record(_workspace: Any, _ledger: Any, **decision: Any) -> None:
+        if errors:
+            raise errors.pop(0)
+        kept.append(decision)
+
+    policy = SimpleNamespace(approvers=[SimpleNamespace(id="me")])
+    gate = SimpleNamespace(blocked=False, digest="d", decision=None)
+    facts = SimpleNamespace(gate=gate, spec=SimpleNamespace(policy=policy), report=None)
+    ledger: Any = SimpleNamespace(events=lambda run: [])
+    monkeypatch.setattr("flows.reviewing.gate_facts", lambda workspace, ledger: facts)
+    monkeypatch.setattr("flows.reviewing.page", lambda facts: "page")
+    monkeypatch.setattr("flows.deciding.record", record)
+    monkeypatch.setattr("flows.state.fold", lambda events: SimpleNamespace(gate=gate))
+    monkeypatch.setattr(asking, "_prompt", lambda text: readable(next(typed)))
+    monkeypatch.setattr(asking, "internal_error", lambda error: InputError(f"internal error: {error}", "a log"))
+    assert asking._ask(SimpleNamespace(run="first"), ledger)
+    assert [d["edits"] for d in kept] == [{"lr": "1e-4"}]
+    said = capsys.readouterr().err
+    assert said.count("refused:") == 4
+    assert "too deep" in said
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent the POSIX way")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_at_the_prompt_leaves_the_gate_open(tmp_path: Path, number: signal.Signals) -> None:
+    code = """
+from types import SimpleNamespace
+import flows.reviewing
+from flows.cli import asking
+from tasks.interrupts import STOP, stop_on_signals
+facts = SimpleNamespace(report=None, gate=None, spec=None)
+flows.reviewing.gate_facts = lambda workspace, ledger: facts
+flows.reviewing.page = lambda facts: "page"
+with stop_on_signals():
+    print("decided:", asking._ask(None, None), "stop:", STOP.requested())
+"""
+    child = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert child.stderr is not None
+    shown = b""
+    while b"[l]eave: " not in shown and (byte := child.stderr.read(1)):
+        shown += byte
+    child.send_signal(number)
+    assert child.stdout is not None
+    out = child.stdout.read()  # its stdin stays open all the time
+    assert child.wait(timeout=20) == 0
+    assert out == b"decided: False stop: False\n"
+    child.communicate()

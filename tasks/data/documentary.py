@@ -13,7 +13,7 @@ from specs.project import Instructions, Manuals, Notes
 from tasks.data.colloquial import has_labels, structure
 from tasks.data.documents import Block, Document, read_document
 from tasks.data.encoding import decode, visible
-from tasks.data.files import read_bytes
+from tasks.data.files import encodable, read_bytes
 from tasks.data.paragraphs import cut
 from tasks.data.records import Draft, Intake, SourceFile, Unit
 from tasks.data.tables import normal
@@ -189,11 +189,13 @@ def instruction_records(text: str, name: str) -> list[tuple[str, Any]]:
     if name.lower().endswith(".json"):
         try:
             whole = json.loads(text)
-        except json.JSONDecodeError as error:
-            raise SourceError(f"{name} is not JSON: {error}", "give a list of records, or JSONL") from error
+        except (ValueError, RecursionError) as error:
+            raise SourceError(
+                f"{name} is not JSON that can be read: {error}", "give plain records, as JSONL"
+            ) from error
         if not isinstance(whole, list) or not whole:
             raise SourceError(f"{name} is not a list of records", "give a list of records, or JSONL")
-        return [(json.dumps(record, ensure_ascii=False, sort_keys=True), record) for record in whole]
+        return [(_as_json(record), record) for record in whole]
     lines = [line for line in text.split("\n") if line.strip()]
     if not lines:
         raise SourceError(f"{name} holds no record", "give one JSON object per line")
@@ -201,9 +203,15 @@ def instruction_records(text: str, name: str) -> list[tuple[str, Any]]:
     for line in lines:
         try:
             records.append((line, json.loads(line)))
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             records.append((line, None))
     return records
+
+
+def _as_json(record: Any) -> str:
+    """A record as it is kept in quarantine; a lone surrogate stays an escape, because UTF-8 has no form for it."""
+    text = json.dumps(record, ensure_ascii=False, sort_keys=True)
+    return text if encodable(text) else json.dumps(record, sort_keys=True)
 
 
 def _one_turn(record: Any) -> tuple[str, str]:
@@ -225,4 +233,6 @@ def _one_turn(record: Any) -> tuple[str, str]:
         prompt, answer = "\n".join([*system, rest[0][1]]), rest[1][1]
     if not prompt.strip() or not answer.strip():
         raise ValueError("no_question_or_no_answer")
+    if not encodable(prompt + answer):
+        raise ValueError("damaged_text")
     return prompt.strip(), answer.strip()

@@ -158,8 +158,10 @@ def _read_docx(file: SourceFile) -> Document:
             elif isinstance(item, Table):
                 rows = ["\t".join(_docx_cells(row)) for row in item.rows]
                 document.blocks.append(Block("table", "\n".join(rows)))
-    except (KeyError, ValueError, OSError, SyntaxError) as error:
-        raise SourceError(f"{file.name} is not a readable DOCX file: {error}", "save it again as DOCX") from error
+    except Exception as error:  # zip, XML and DOCX layers raise types of their own: a user needs one message
+        raise SourceError(
+            f"{file.name} is not a readable DOCX file: {error or type(error).__name__}", "save it again as DOCX"
+        ) from error
     document.characters_in = document.characters_out
     return document
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import unicodedata
 import zipfile
-from collections.abc import Sequence
+import zlib
 from pathlib import Path
 
 from specs.errors import SourceError
@@ -21,6 +22,8 @@ SUFFIXES: dict[str, tuple[str, ...]] = {
     "notes": (".docx", ".md", ".markdown", ".txt"),
     "instructions": (".jsonl", ".json"),
 }
+OWN_FOLDERS = ("runs", "ungated", ".gatewright")
+"""What Gatewright writes at the top of a project: its own output is never a source."""
 MAX_FILE_BYTES = 512 * 1024**2
 MAX_UNPACKED_BYTES = 2 * 1024**3
 MAX_PDF_PAGES = 5000
@@ -33,13 +36,14 @@ def source_files(project_dir: Path, source: AnySource) -> tuple[list[SourceFile]
     project, is empty, or is larger than the caps.
     """
     suffixes = SUFFIXES[source.kind]
-    found = _matches(project_dir, source.path)
+    found = matching_files(project_dir, source.path)
     if not found:
         raise SourceError(
-            f"{source.path}: no such file", f"put the file into {project_dir.name}/ or correct path in project.yaml"
+            f"{source.path}: no such file (hidden files and {', '.join(OWN_FOLDERS)} are never read)",
+            f"put the file into {project_dir.name}/ or correct path in project.yaml",
         )
     usable = [path for path in found if path.name.lower().endswith(suffixes)]
-    skipped = [path.relative_to(project_dir).as_posix() for path in found if path not in usable]
+    skipped = [_name(project_dir, path) for path in found if path not in usable]
     if not usable:
         raise SourceError(
             f"{source.path}: {source.kind} cannot be read from {', '.join(skipped[:3])}",
@@ -47,27 +51,57 @@ def source_files(project_dir: Path, source: AnySource) -> tuple[list[SourceFile]
         )
     for path in usable:
         check_caps(project_dir, path)
-    return [SourceFile(path.relative_to(project_dir).as_posix(), path) for path in usable], skipped
+    return [SourceFile(_name(project_dir, path), path) for path in usable], skipped
 
 
-def _matches(project_dir: Path, pattern: str) -> list[Path]:
+def _name(project_dir: Path, path: Path) -> str:
+    """The path in the project, NFC: file systems differ in the form they keep, artifacts must not."""
+    return unicodedata.normalize("NFC", path.relative_to(project_dir).as_posix())
+
+
+def matching_files(project_dir: Path, pattern: str) -> list[Path]:
+    """The files a source's path names: a file, every file of a folder, or a glob; sorted by their path.
+
+    Hidden files, lock files of office programs and Gatewright's own folders are no sources. Raises `SourceError` for
+    a path that the file system refuses and for a file name that is not UTF-8.
+    """
     direct = project_dir / pattern
-    if direct.is_dir():
-        found: Sequence[Path] = [p for p in direct.rglob("*") if p.is_file()]
-    elif direct.is_file():
-        found = [direct]
-    else:
-        try:
-            found = [p for p in project_dir.glob(pattern) if p.is_file()]
-        except (ValueError, NotImplementedError):
-            found = []
-    visible = [p for p in found if not any(part.startswith(".") for part in p.relative_to(project_dir).parts)]
-    return sorted(visible, key=lambda p: p.relative_to(project_dir).as_posix())
+    try:
+        if direct.is_file():
+            found = [direct]
+        else:
+            candidates = direct.rglob("*") if direct.is_dir() else project_dir.glob(pattern)
+            found = [p for p in candidates if p.is_file()]
+    except (ValueError, NotImplementedError, IndexError):
+        found = []
+    except OSError as error:
+        raise SourceError(
+            f"{pattern[:80]}: this path cannot be used: {error.strerror}", "correct path in project.yaml"
+        ) from error
+    found = [p for p in found if _is_source(p.relative_to(project_dir))]
+    for path in found:
+        if not encodable(str(path.relative_to(project_dir))):
+            raise SourceError(f"{path.name!a}: the name of this file is not UTF-8", "rename the file")
+    return sorted(found, key=lambda p: p.relative_to(project_dir).as_posix())
+
+
+def _is_source(path: Path) -> bool:
+    own = len(path.parts) > 1 and path.parts[0] in OWN_FOLDERS
+    return not own and not any(part.startswith((".", "~$")) for part in path.parts)
+
+
+def encodable(text: str) -> bool:
+    """Whether text can be written as UTF-8: it holds no lone surrogate."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def check_caps(project_dir: Path, path: Path) -> None:
     """Raise `SourceError` for a file that is empty, too large, unpacks to too much, or leads out of the project."""
-    name = path.relative_to(project_dir).as_posix()
+    name = _name(project_dir, path)
     if not path.resolve().is_relative_to(project_dir.resolve()):
         raise SourceError(f"{name} is a link that leads out of the project", "copy the file into the project")
     size = path.stat().st_size
@@ -94,14 +128,20 @@ def _check_archive(path: Path, name: str) -> None:
 
 
 def read_bytes(file: SourceFile) -> bytes:
-    """The bytes of a file, unpacked when it ends in `.gz`; raises `SourceError` past the cap or if it is broken."""
-    if not file.name.lower().endswith(".gz"):
-        return file.path.read_bytes()
+    """The bytes of a file, unpacked when it ends in `.gz`. Raises `SourceError` past the cap or if it is broken."""
+    packed = file.name.lower().endswith(".gz")
     try:
+        if not packed:
+            return file.path.read_bytes()
         with gzip.open(file.path) as stream:
             data = stream.read(MAX_UNPACKED_BYTES + 1)
-    except (OSError, EOFError, gzip.BadGzipFile) as error:
-        raise SourceError(f"{file.name} is not a complete gzip file: {error}", "pack the file again") from error
+    except PermissionError as error:
+        raise SourceError(
+            f"{file.name} cannot be read: {error.strerror}", "give your account the right to read the file"
+        ) from error
+    except (OSError, EOFError, zlib.error) as error:
+        what, way_out = ("is not a complete gzip file", "pack the file again") if packed else ("cannot be read", "")
+        raise SourceError(f"{file.name} {what}: {error}", way_out or "copy the file into the project again") from error
     if len(data) > MAX_UNPACKED_BYTES:
         raise SourceError(f"{file.name} unpacks to more than {MAX_UNPACKED_BYTES} bytes", "split the file into parts")
     return data

@@ -72,6 +72,7 @@ class Intake:
     windows: list[dict[str, Any]] = field(default_factory=list)
     paragraphs: list[Unit] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    sheets_not_read: list[str] = field(default_factory=list)
 
     def drop(self, unit: Unit, fate: FateName, reason: str) -> None:
         """Give a unit its final fate."""

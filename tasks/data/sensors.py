@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import math
+import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,12 +18,14 @@ from specs.project import SensorLogs
 from tasks.data.encoding import decode
 from tasks.data.files import read_bytes
 from tasks.data.records import Draft, Intake, SourceFile, Unit
-from tasks.data.tables import find_tables, normal, read_delimited
+from tasks.data.tables import Table, find_tables, normal, read_delimited
 from tasks.data.tabular import CodeTable, decoding_entry
 from tasks.data.wording import words
 
 GAP_FACTOR = 5.0
 """A step longer than this many median steps is a gap; so is a clock that runs backwards."""
+_EARLIEST_S, _LATEST_S = -2_208_988_800.0, 7_258_118_400.0
+"""1900 and 2200: times outside are mistakes, and some file formats cannot hold them."""
 FULL_SHARE = 0.8
 """A window whose rows cover less of its length than this is too short to describe."""
 
@@ -57,19 +60,45 @@ class Window:
 
 
 def parse_time(text: str, zone: ZoneInfo) -> float | None:
-    """Seconds since the epoch of an ISO-like local time in `zone`, a time with offset, or an epoch in s or ms."""
+    """Seconds since the epoch of a local time in `zone`, a time with offset, or an epoch in s, ms, us or ns.
+
+    Local times are ISO-like or compact (`20260131`, `202601311200`, `20260131120000`). None for what is no time or
+    outside the years 1900 to 2199.
+    """
     text = text.strip()
-    try:
-        number = float(text)
-    except ValueError:
-        pass
-    else:
-        return number / 1000 if number > 1e11 else number if number > 1e8 else None
-    try:
-        moment = dt.datetime.fromisoformat(text.replace("/", "-").replace("Z", "+00:00"))
-    except ValueError:
+    moment = _compact(text)
+    if moment is None:
+        try:
+            seconds = _epoch_seconds(float(text))
+            return seconds if seconds is not None and _EARLIEST_S <= seconds < _LATEST_S else None
+        except ValueError:
+            pass
+        try:
+            moment = dt.datetime.fromisoformat(text.replace("/", "-").replace("Z", "+00:00"))
+        except ValueError:
+            return None
+    if not 1900 <= moment.year < 2200:
         return None
     return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
+
+
+def _compact(text: str) -> dt.datetime | None:
+    """A date, with or without hours and minutes or seconds, in nothing but digits."""
+    layout = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}.get(len(text))
+    if layout is None or not re.fullmatch("(?:19|20|21)[0-9]+", text):
+        return None
+    try:
+        return dt.datetime.strptime(text, layout)
+    except ValueError:
+        return None
+
+
+def _epoch_seconds(number: float) -> float | None:
+    """An epoch by its size: s below 1e11, ms below 1e14, us below 1e17, ns below 1e20."""
+    for limit, unit in ((1e11, 1.0), (1e14, 1e3), (1e17, 1e6), (1e20, 1e9)):
+        if number < limit:
+            return number / unit if number > 1e8 else None
+    return None
 
 
 def windows_of(readings: Sequence[Reading], window_s: float) -> list[Window]:
@@ -133,8 +162,8 @@ def read_sensor_log(file: SourceFile, source: SensorLogs, intake: Intake, codes:
     mapped = {name: name for name in (source.timestamp, *source.channels, *filter(None, [source.event]))}
     table, _ = find_tables([grid], mapped, file.name, None)[0]
     intake.decoding.append(decoding_entry(file.name, grid))
-    channels = source.channels or _numeric_channels(table.header, table.rows, source)
-    at = [next(i for i, name in enumerate(table.header) if normal(name) == normal(c)) for c in channels]
+    at = [table.columns[c] for c in source.channels] or _numeric_channels(table)
+    channels = source.channels or [table.header[i] for i in at]
     zone = ZoneInfo(source.time_zone or rules.time_zone)
     readings: list[Reading] = []
     for number, row in enumerate(table.rows, start=1):
@@ -154,7 +183,7 @@ def read_sensor_log(file: SourceFile, source: SensorLogs, intake: Intake, codes:
             readings.append(Reading(time_s, values, event, unit.original))
     if not readings:
         raise SourceError(
-            f"{file.name}: no value of {source.timestamp!r} is a time", "use ISO times, or epochs in s or ms"
+            f"{file.name}: no value of {source.timestamp!r} is a time", "use ISO times, or epochs in s, ms, us or ns"
         )
     backwards = sum(b.time_s < a.time_s for a, b in itertools.pairwise(readings))
     intake.counts["clock_backwards"] += backwards
@@ -230,17 +259,17 @@ def _in_words(figures: dict[str, dict[str, float] | None], rules: SensorRules) -
     return w["window"].format(seconds=f"{rules.window_s:g}") + "\n" + w["joint"].join(said)
 
 
-def _numeric_channels(header: Sequence[str], rows: Sequence[Sequence[str]], source: SensorLogs) -> list[str]:
+def _numeric_channels(table: Table) -> list[int]:
     """Columns, besides time and event, in which most values that are not empty are numbers."""
-    skip = {normal(source.timestamp), normal(source.event or "")}
+    skip = set(table.columns.values())
     chosen = []
-    for index, name in enumerate(header):
-        if not name or normal(name) in skip:
+    for index, name in enumerate(table.header):
+        if not name or index in skip:
             continue
-        values = [row[index] for row in rows if index < len(row) and row[index].strip()]
+        values = [row[index] for row in table.rows if index < len(row) and row[index].strip()]
         numbers = sum(math.isfinite(_number(value)) for value in values)
         if values and numbers > 0.5 * len(values):
-            chosen.append(name)
+            chosen.append(index)
     return chosen
 
 

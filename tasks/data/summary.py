@@ -19,8 +19,8 @@ _PERCENTILES = (5, 25, 50, 75, 90, 95, 99)
 _NOTES: dict[str, dict[Language, str]] = {
     "files_passed_over": {"en": "files passed over, of another type: {n}", "zh": "类型不符而跳过的文件：{n}"},
     "sheets_not_read": {
-        "en": "sheets without the mapped columns, not read: {n}",
-        "zh": "没有映射列而未读取的工作表：{n}",
+        "en": "sheets without the mapped columns, not read, with their rows that are not empty: {names}",
+        "zh": "没有映射列而未读取的工作表及其非空行数：{names}",
     },
     "steps_from_repair": {
         "en": "work orders whose steps were found in the repair text: {n}",
@@ -89,12 +89,14 @@ def summarise(intake: Intake, prepared: Prepared, template: PromptTemplate) -> d
 def notes(intake: Intake, prepared: Prepared, language: Language) -> list[str]:
     """Everything dropped, merged, defaulted or left out, counted, in words."""
     counts = Counter({**intake.counts, "review": len(prepared.review)})
+    counts["sheets_not_read"] = len(intake.sheets_not_read)
+    names = "; ".join(intake.sheets_not_read)
     counts.update(f.fate for f in prepared.fates if f.fate != "kept")
     counts.update({"split_texts": prepared.split_texts, "shortened": prepared.shortened})
     largest = max(Counter(s.component for s in prepared.samples).values(), default=0)
     if largest > GIANT_SHARE * len(prepared.samples):
         counts["largest_component"] = largest
-    return [text[language].format(n=counts[code]) for code, text in _NOTES.items() if counts[code]]
+    return [text[language].format(n=counts[code], names=names) for code, text in _NOTES.items() if counts[code]]
 
 
 def _distribution(values: Sequence[str]) -> dict[str, int]:

@@ -6,6 +6,7 @@ import csv
 import datetime as dt
 import difflib
 import io
+import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from specs.errors import SourceError
 from tasks.data.encoding import Decoded, decode, visible
 from tasks.data.files import read_bytes
+from tasks.data.quoting import rows_of
 from tasks.data.records import SourceFile
 
 HEADER_SEARCH_ROWS = 30
@@ -64,11 +66,7 @@ def read_delimited(decoded: Decoded, name: str) -> Grid:
     """A CSV or TSV text as a grid; the delimiter is the one that gives the most consistent rows."""
     text = decoded.text
     delimiter = "\t" if ".tsv" in name.lower() else _delimiter(text)
-    csv.field_size_limit(2**31 - 1)
-    try:
-        cells = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if row]
-    except csv.Error as error:
-        raise SourceError(f"{name} is not a readable table: {error}", "save it as CSV again") from error
+    cells = rows_of(text, delimiter, name)
     structure = delimiter + '"'
     return Grid(
         sheet="",
@@ -82,6 +80,7 @@ def read_delimited(decoded: Decoded, name: str) -> Grid:
 
 
 def _delimiter(text: str) -> str:
+    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
     head = "\n".join(text.split("\n")[:200])
     best, best_score = ",", -1.0
     for candidate in _DELIMITERS:

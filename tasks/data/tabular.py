@@ -41,6 +41,7 @@ class CodeTable:
     """Fault codes by normalised code and device model; lookups are many-to-one."""
 
     entries: dict[tuple[str, str], CodeEntry] = field(default_factory=dict)
+    contradicted: set[tuple[str, str]] = field(default_factory=set)
 
     def find(self, code: str, device_model: str = "") -> CodeEntry | None:
         """The entry of a code: of this device model, else of all models, else the only one there is."""
@@ -70,7 +71,11 @@ def read_tables(file: SourceFile, source: WorkOrders | FaultCodes, intake: Intak
     columns = {str(name): header for name, header in source.columns.items()}
     found = find_tables(grids, columns, file.name, source.sheet)
     intake.decoding.extend(decoding_entry(file.name, grid) for _, grid in found)
-    intake.counts["sheets_not_read"] += len(grids) - len(found)
+    read = {grid.sheet for _, grid in found}
+    for grid in grids:
+        if grid.sheet not in read:
+            count = sum(any(cell.strip() for cell in row) for row in grid.cells)
+            intake.sheets_not_read.append(f"{file.name}, {grid.sheet!r} ({count})")
     return [table for table, _ in found]
 
 
@@ -94,7 +99,10 @@ def decoding_entry(name: str, grid: Grid) -> dict[str, object]:
 
 
 def read_fault_codes(file: SourceFile, source: FaultCodes, intake: Intake, codes: CodeTable) -> None:
-    """Rows of a fault-code table. Rows that give one code two contents are all quarantined: none can be trusted."""
+    """Rows of a fault-code table. Rows that give one code two contents are all quarantined: none can be trusted.
+
+    That holds over files too: rows of an earlier file that a later one contradicts are taken back.
+    """
     seen: dict[tuple[str, str], list[tuple[Unit, CodeEntry]]] = {}
     for unit, table, row in _rows(file, read_tables(file, source, intake)):
         entry = CodeEntry(
@@ -110,12 +118,23 @@ def read_fault_codes(file: SourceFile, source: FaultCodes, intake: Intake, codes
         known = codes.entries.get(key)
         if known:
             contents.add(tuple(normal(t) for t in (known.meaning, known.cause, known.remedy)))
-        if len(contents) > 1:
-            for unit, _ in rows:
+        if len(contents) > 1 or key in codes.contradicted:
+            codes.contradicted.add(key)
+            codes.entries.pop(key, None)
+            for unit in [*_take_back(key, intake), *(unit for unit, _ in rows)]:
                 intake.drop(unit, "quarantined", "code_with_two_meanings")
             continue
         codes.entries[key] = rows[0][1]
         intake.drafts.extend(_code_draft(unit, entry) for unit, entry in rows)
+
+
+def _take_back(key: tuple[str, str], intake: Intake) -> list[Unit]:
+    """Remove the drafts of a code that was read before; returns their units."""
+    mine = [
+        d for d in intake.drafts if d.kind == "fault_code" and (code_key(d.fault_type), normal(d.device_model)) == key
+    ]
+    intake.drafts = [draft for draft in intake.drafts if draft not in mine]
+    return [draft.unit for draft in mine]
 
 
 def _code_draft(unit: Unit, entry: CodeEntry) -> Draft:

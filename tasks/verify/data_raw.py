@@ -7,6 +7,7 @@ import datetime as dt
 import gzip
 import io
 import json
+import re
 import unicodedata
 import zipfile
 from collections import Counter
@@ -25,7 +26,11 @@ _ENDINGS = {
     "notes": (".docx", ".md", ".markdown", ".txt"),
     "instructions": (".jsonl", ".json"),
 }
+_LEFT_OUT = re.compile(r"^(runs|ungated)/|(^|/)(\.|~\$)")
+"""Output of Gatewright itself, hidden files, lock files of office programs."""
 _COMMON = "的一是在不了有和这主为以要用时到动轴机检查更换修处理油电压正常后发现并重新，。、"
+
+_YEAR_2200 = 7_258_118_400
 
 Rows = dict[tuple[str, str], dict[str, str]]
 """(source, location) to the mapped fields of a raw table row."""
@@ -40,9 +45,9 @@ def files_of(project_dir: Path, source: Mapping[str, Any]) -> list[tuple[str, Pa
         found = list(start.rglob("*")) if start.is_dir() else list(project_dir.glob(str(source["path"])))
     names = sorted((p.relative_to(project_dir).as_posix(), p) for p in found if p.is_file())
     return [
-        (name, p)
+        (unicodedata.normalize("NFC", name), p)
         for name, p in names
-        if name.lower().endswith(_ENDINGS[source["kind"]]) and not any(x.startswith(".") for x in name.split("/"))
+        if name.lower().endswith(_ENDINGS[source["kind"]]) and not _LEFT_OUT.search(name)
     ]
 
 
@@ -121,10 +126,49 @@ def _sheets(name: str, path: Path, encoding: str) -> list[tuple[str, list[list[s
             (n, [[_cell(v) for v in row] for row in s.to_python(skip_empty_area=False)], s.merged_cell_ranges or [])
             for n, s in sheets
         ]
-    text, _ = decode_again(raw_bytes(path), encoding)
-    text = text.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
+    text = _lines_of(path, encoding)
+    csv.field_size_limit(2**31 - 1)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter_of(text, name))
     return [("", [row for row in reader if row], [])]
+
+
+def _lines_of(path: Path, encoding: str) -> str:
+    text, _ = decode_again(raw_bytes(path), encoding)
+    return text.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
+
+
+def swallowed_lines(name: str, path: Path, encoding: str) -> int:
+    """Physical lines of a text table that look like rows of their own and yet are inside a cell of another row.
+
+    A row over several lines must be well quoted, or all its further lines count; if it is, lines between its first
+    and last that have the delimiters of a row count once they are more than prose with commas would give.
+    """
+    if name.lower().endswith((".xlsx", ".xls")):
+        return 0
+    text = _lines_of(path, encoding)
+    delimiter = delimiter_of(text, name)
+    lines = text.split("\n")
+    csv.field_size_limit(2**31 - 1)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    ends = [reader.line_num for _ in reader]
+    spans = list(zip([0, *ends[:-1]], ends, strict=True))
+    single = [lines[a].count(delimiter) for a, b in spans if b == a + 1 and lines[a].strip()]
+    common = Counter(single or [line.count(delimiter) for line in lines]).most_common()
+    usual = max((n for n, times in common if times == common[0][1]), default=0)
+    lost = 0
+    for a, b in spans:
+        if b == a + 1:
+            continue
+        try:
+            list(csv.reader([line + "\n" for line in lines[a:b]], delimiter=delimiter, strict=True))
+        except csv.Error:
+            lost += sum(1 for line in lines[a + 1 : b] if line.strip()) or 1
+            continue
+        inner = lines[a + 1 : b - 1]
+        alike = sum(line.count(delimiter) == usual for line in inner)
+        if usual > 0 and alike >= (8 if usual == 1 else 2) and alike >= len(inner) / 2:
+            lost += alike
+    return lost
 
 
 def _cell(value: Any) -> str:
@@ -219,7 +263,8 @@ def sensor_times(name: str, path: Path, source: Mapping[str, Any], encoding: str
     """Seconds since the epoch of every data row of a sensor log; None where there is no readable time."""
     from zoneinfo import ZoneInfo
 
-    column = {"timestamp": _plain(source.get("timestamp") or "timestamp")}
+    names = [*(source.get("channels") or []), *filter(None, [source.get("event")])]
+    column = {"timestamp": _plain(source.get("timestamp") or "timestamp"), **{f" {n}": _plain(n) for n in names}}
     _, cells, _ = _sheets(name, path, encoding)[0]
     found = _below_header(cells, [], column)
     if found is None:
@@ -232,11 +277,21 @@ def sensor_times(name: str, path: Path, source: Mapping[str, Any], encoding: str
 
 def _seconds(text: str, zone: dt.tzinfo) -> float | None:
     text = text.strip()
-    if text.replace(".", "", 1).isdigit():
-        value = float(text)
-        return value / 1000 if value > 1e11 else value if value > 1e8 else None
+    digits = re.fullmatch(r"((?:19|20|21)\d\d)(\d\d)(\d\d)(?:(\d\d)(\d\d)(\d\d)?)?", text, re.ASCII)
     try:
-        moment = dt.datetime.fromisoformat(text.replace("/", "-").replace("Z", "+00:00"))
+        if digits:
+            year, month, day, hour, minute, second = (int(part or 0) for part in digits.groups())
+            moment = dt.datetime(year, month, day, hour, minute, second, tzinfo=zone)
+        else:
+            value = float(text)
+            while 1e11 <= value < 1e20:
+                value /= 1000
+            return value if 1e8 < value < _YEAR_2200 else None
     except ValueError:
+        try:
+            moment = dt.datetime.fromisoformat(text.replace("/", "-").replace("Z", "+00:00"))
+        except ValueError:
+            return None
+    if not 1900 <= moment.year <= 2199:
         return None
     return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()

@@ -86,7 +86,13 @@ def rows_unaccounted(files: RawFiles) -> int:
     expected = expected_units(files)
     found = Counter((row["source"], row["location"]) for row in files.ledger)
     wrong = (expected - found).total() + (found - expected).total()
-    return wrong + _broken_fates(files) + _holes(files) + sensor_faults(files)
+    return wrong + _broken_fates(files) + _holes(files) + sensor_faults(files) + _swallowed(files)
+
+
+def _swallowed(files: RawFiles) -> int:
+    """Lines of the text tables that an unbalanced quote put into the cell of another row."""
+    tables = files.files(*raw.TABLE_KINDS, "sensor_logs")
+    return sum(raw.swallowed_lines(name, path, files.encoding(name)) for name, path, _ in tables)
 
 
 def _broken_fates(files: RawFiles) -> int:

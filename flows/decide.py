@@ -179,8 +179,8 @@ def parsed(value: Any) -> Any:
 
     try:
         found = YAML(typ="safe", pure=True).load(value)
-    except YAMLError as error:
-        raise InputError(f"{value!r} cannot be read as a value", 'quote it: --set key="value"') from error
+    except (YAMLError, ValueError, RecursionError) as error:
+        raise InputError(f"{value[:80]!r} cannot be read as a value", 'quote it: --set key="value"') from error
     return value if isinstance(found, date) else found  # no parameter is a date; `2026-01-01` is a name
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from flows import server
 from flows.state import RunState
+from specs.errors import GatewrightError
 
 
 def ring(state: RunState) -> bool:
@@ -32,7 +33,7 @@ def ring(state: RunState) -> bool:
             return False
         answer = _call(running.api_url, "POST", f"/flow_runs/{state.flow_run}/resume", {})
         return bool(answer.get("status") == "ACCEPT")
-    except (urllib.error.URLError, OSError, ValueError):
+    except (urllib.error.URLError, OSError, ValueError, GatewrightError):
         return False
 
 

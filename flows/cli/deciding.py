@@ -120,7 +120,9 @@ def _decide(choice: str, run: str | None, project: Path | None, as_json: bool, y
     if document.get("worker_told"):
         say("a worker goes on with it")
     elif choice != "reject":
-        say(f"go on: gatewright resume {found.run}")
+        from flows.cli.running import named
+
+        say(f"go on: gatewright resume {found.run}{named(found.workspace)}")
     return EXIT_DONE
 
 

@@ -124,11 +124,15 @@ def _say_ending(workspace: Any, session: Any, as_json: bool) -> int:
 
 def how_to_decide(state: Any, workspace: Any) -> None:
     """Where the run waits, and in three lines how to approve."""
+    for line in decision_lines(state, workspace, named(workspace)):
+        say(line)
+
+
+def named(workspace: Any) -> str:
+    """` --project ...` where the current folder is not the project's; ready to paste behind a command."""
     from flows.cli.find import is_here
 
-    where = "" if is_here(workspace.project_dir) else f" --project {shlex.quote(str(workspace.project_dir))}"
-    for line in decision_lines(state, workspace, where):
-        say(line)
+    return "" if is_here(workspace.project_dir) else f" --project {shlex.quote(str(workspace.project_dir))}"
 
 
 def decision_lines(state: Any, workspace: Any, where: str) -> list[str]:

@@ -25,6 +25,7 @@ def test_kill_9_in_the_middle_of_train_gives_the_same_adapter_bit_for_bit(before
     assert gatewright("audit", "verify", "--json", cwd=project).code == 0 or "running" in answer.out
 
 
+@pytest.mark.slow
 def test_the_parent_alone_killed_leaves_no_second_writer(before_train, finished, copy_of) -> None:
     project = copy_of(before_train)
     assert gatewright("approve", "--as", "me", cwd=project).code == 0

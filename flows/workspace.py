@@ -20,7 +20,7 @@ from specs.files import write_json
 from specs.metrics import STAGES
 from specs.policy import Policy
 from specs.project import Project
-from tasks.data.files import matching_files
+from tasks.data.files import matching_files, source_name
 
 GATES: tuple[str, ...] = (*STAGES, "release")
 """The gates in order, each named after the stage it leads to."""
@@ -164,5 +164,5 @@ def project_inputs(project_dir: Path, spec: Project) -> dict[str, str]:
     found: dict[str, str] = {}
     for source in spec.sources:
         for path in matching_files(project_dir, source.path):
-            found[path.relative_to(project_dir).as_posix()] = sha256_file(path)
+            found[source_name(project_dir, path)] = sha256_file(path)
     return dict(sorted(found.items()))

@@ -43,7 +43,7 @@ def source_files(project_dir: Path, source: AnySource) -> tuple[list[SourceFile]
             f"put the file into {project_dir.name}/ or correct path in project.yaml",
         )
     usable = [path for path in found if path.name.lower().endswith(suffixes)]
-    skipped = [_name(project_dir, path) for path in found if path not in usable]
+    skipped = [source_name(project_dir, path) for path in found if path not in usable]
     if not usable:
         raise SourceError(
             f"{source.path}: {source.kind} cannot be read from {', '.join(skipped[:3])}",
@@ -51,10 +51,10 @@ def source_files(project_dir: Path, source: AnySource) -> tuple[list[SourceFile]
         )
     for path in usable:
         check_caps(project_dir, path)
-    return [SourceFile(_name(project_dir, path), path) for path in usable], skipped
+    return [SourceFile(source_name(project_dir, path), path) for path in usable], skipped
 
 
-def _name(project_dir: Path, path: Path) -> str:
+def source_name(project_dir: Path, path: Path) -> str:
     """The path in the project, NFC: file systems differ in the form they keep, artifacts must not."""
     return unicodedata.normalize("NFC", path.relative_to(project_dir).as_posix())
 
@@ -101,7 +101,7 @@ def encodable(text: str) -> bool:
 
 def check_caps(project_dir: Path, path: Path) -> None:
     """Raise `SourceError` for a file that is empty, too large, unpacks to too much, or leads out of the project."""
-    name = _name(project_dir, path)
+    name = source_name(project_dir, path)
     if not path.resolve().is_relative_to(project_dir.resolve()):
         raise SourceError(f"{name} is a link that leads out of the project", "copy the file into the project")
     size = path.stat().st_size

@@ -15,8 +15,10 @@ import pytest
 
 from specs.criteria import blocked, judge
 from specs.metrics import default_criteria, definitions
+from specs.project import Project
+from tasks.data import quoting
 from tasks.verify.data import metrics
-from tests.support.raw_project import EXACT_ROW, VARIANT_ROWS, Finished, finish
+from tests.support.raw_project import EXACT_ROW, VARIANT_ROWS, Finished, finish, run_stage, stage_context
 
 Rows = list[dict[str, Any]]
 
@@ -81,6 +83,22 @@ def test_rows_cut_off_the_raw_file_or_added_to_it_are_found(honest: Finished, tm
     lines = codes.read_text(encoding="utf-8").splitlines(keepends=True)
     codes.write_text("".join(lines[:kept] if kept else [*lines, lines[-1]]), encoding="utf-8")
     assert measured(honest, project=project)["rows_unaccounted"] == 1
+
+
+def test_rows_that_an_open_quote_swallowed_are_missed_although_the_ledger_agrees_with_the_reader(
+    tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+):
+    rows = [f"The spindle {n} makes noise {n * 7},replaced bearing {n * 3}\n" for n in range(1, 41)]
+    rows[9] = rows[9].replace(",", ',"')
+    (tmp_path / "a.csv").write_text("Problem,Repair\n" + "".join(rows))
+    columns = {"phenomenon": "Problem", "repair": "Repair"}
+    source = {"kind": "work_orders", "path": "a.csv", "columns": columns}
+    spec = Project.model_validate({"project": "p", "base_model": "m", "sources": [source]})
+    monkeypatch.setattr(quoting, "_check_span", lambda *_: None)
+    run_stage(tmp_path, spec, tiny_model, tmp_path / "out")
+    assert len(pq.read_table(tmp_path / "out/artifacts/row_ledger.parquet")) == 10
+    context = stage_context(tmp_path, spec, tiny_model, tmp_path / "out").model_dump(mode="json")
+    assert metrics(tmp_path / "out", {}, context)["rows_unaccounted"].value == 30
 
 
 def test_a_quarantined_row_without_its_original_is_found(spoilt):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,7 @@ from flows import server
 from specs.errors import GatewrightError
 
 WORK_POOL = "gatewright"
-DEPLOYMENT = "gatewright/project-run"
+DEPLOYMENT = "gatewright-run/project-run"
 _TEN_YEARS_S = 10 * 365 * 24 * 3600
 
 
@@ -135,15 +136,16 @@ def deploy(entrypoint: str, source: str) -> str:
 
     with get_client(sync_client=True) as client, contextlib.suppress(ObjectAlreadyExists):
         client.create_work_pool(WorkPoolCreate(name=WORK_POOL, type="process"))
-    remote: Any = flow.from_source(source=source, entrypoint=entrypoint)
-    remote.deploy(
-        name=DEPLOYMENT.split("/")[1],
-        work_pool_name=WORK_POOL,
-        build=False,
-        push=False,
-        print_next_steps=False,
-        ignore_warnings=True,
-    )
+    with contextlib.redirect_stdout(sys.stderr):  # Prefect draws a table, and stdout is for our answer alone
+        remote: Any = flow.from_source(source=source, entrypoint=entrypoint)
+        remote.deploy(
+            name=DEPLOYMENT.split("/")[1],
+            work_pool_name=WORK_POOL,
+            build=False,
+            push=False,
+            print_next_steps=False,
+            ignore_warnings=True,
+        )
     return DEPLOYMENT
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from flows.workspace import GATES
+from flows.workspace import numbered
 from specs.canonical import canonical_bytes, sha256_bytes, sha256_file
 from specs.decisions import GateDocument
 from specs.errors import InputError
@@ -22,12 +22,12 @@ _RESTORE = "restore it from a backup, or end the run with `gatewright reject`"
 
 def gate_folder(run_dir: Path, gate: str, round: int) -> Path:
     """Where one round of a gate lies."""
-    return run_dir / "gates" / f"{GATES.index(gate) + 1:02d}-{gate}" / f"{round:03d}"
+    return run_dir / "gates" / numbered(gate) / f"{round:03d}"
 
 
 def attempt_folder(run_dir: Path, stage: str, attempt: int) -> Path:
     """Where a published attempt lies."""
-    return run_dir / f"{GATES.index(stage) + 1:02d}-{stage}" / f"{attempt:03d}"
+    return run_dir / numbered(stage) / f"{attempt:03d}"
 
 
 def proposal_path(run_dir: Path, digest: str) -> Path:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from agents.proposer import MemoryFunction, ProposerContext
@@ -26,10 +28,14 @@ def model_of(workspace: Workspace, spec: Project, progress: Progress | None = No
 def memory_of(workspace: Workspace, spec: Project) -> MemoryFunction:
     """The memory account of a training configuration, for the base model and the device of a run."""
 
+    @cache
+    def folder() -> Path:  # resolving hashes the weights: once is enough
+        return model_of(workspace, spec).folder
+
     def account(training: TrainingConfiguration) -> MemoryCheck:
         from tasks.memory import account_for, this_device
 
-        return account_for(model_of(workspace, spec).folder, training, this_device(spec.hardware), training.max_length)
+        return account_for(folder(), training, this_device(spec.hardware), training.max_length)
 
     return account
 

@@ -46,6 +46,11 @@ _VERSIONS: tuple[str, ...] = (
 _ENVIRONMENT = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "CUDA_VISIBLE_DEVICES", "PYTORCH_CUDA_ALLOC_CONF", "LANG")
 
 
+def numbered(stage: str) -> str:
+    """The folder name of a stage or gate: `02-dry_run`."""
+    return f"{GATES.index(stage) + 1:02d}-{stage}"
+
+
 @dataclass(frozen=True)
 class Workspace:
     """The folders of one run."""
@@ -60,7 +65,7 @@ class Workspace:
 
     def stage_folder(self, stage: str) -> Path:
         """`<nn>-<stage>`, numbered in the order of the stages."""
-        return self.folder / f"{GATES.index(stage) + 1:02d}-{stage}"
+        return self.folder / numbered(stage)
 
     def attempt(self, stage: str, number: int) -> Path:
         """The published folder of an attempt."""

@@ -36,6 +36,7 @@ lint: $(VENV)/.test
 
 docs: $(VENV)/.test
 	$(RUN) -m specs.docs .
+	$(RUN) -m flows.cli.reference .
 
 clean:
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -39,14 +39,23 @@ def _root(
     """Options of every command."""
 
 
+GROUPS = ("planning", "running", "looking", "deciding", "auditing")
+"""Modules that register commands, in the order of the help."""
+
+
+def load_groups() -> None:
+    """Register every command."""
+    for group in GROUPS:
+        import_module(f"flows.cli.{group}")
+
+
 def main() -> None:
     """Entry point of the console script."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:  # a terminal that cannot show a character shows a mark instead of a traceback
             reconfigure(errors="replace")
-    for group in ("planning", "running", "looking", "deciding", "auditing"):
-        import_module(f"flows.cli.{group}")  # each registers its commands, in the order of the help
+    load_groups()
     if "--json" in sys.argv[1:]:
         sys.exit(_answer_in_json())
     app(prog_name="gatewright")

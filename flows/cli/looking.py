@@ -158,7 +158,10 @@ def review(run: RunArgument = None, project: ProjectOption = None, as_json: AsJs
 @guarded
 def verify(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or its project's folder.")],
-    stage: Annotated[Optional[str], typer.Argument(metavar="STAGE")] = None,  # noqa: UP045
+    stage: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Argument(metavar="STAGE", help="Default: every stage that was published."),
+    ] = None,
     project: ProjectOption = None,
     as_json: AsJson = False,
 ) -> int:

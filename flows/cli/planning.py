@@ -124,16 +124,20 @@ def decompose(
 def estimate(
     model: Annotated[str, typer.Option("--model", help="A name of the catalog, a folder, or a config.json.")],
     method: Annotated[str, typer.Option("--method", help="full, lora, qlora or dora.")] = "lora",
-    lora_rank: Annotated[int, typer.Option("--lora-rank")] = 16,
+    lora_rank: Annotated[int, typer.Option("--lora-rank", help="Rank of the adapters.")] = 16,
     lora_targets: Annotated[
         str, typer.Option("--lora-targets", help="all-linear, or names with commas.")
     ] = "all-linear",
     weights: Annotated[str, typer.Option("--weights", help="fp32, bf16, fp16, nf4 or nf4-dq.")] = "bf16",
     compute: Annotated[str, typer.Option("--compute", help="bf16, amp-bf16, amp-fp16 or fp32.")] = "bf16",
-    optimizer: Annotated[str, typer.Option("--optimizer")] = "adamw",
-    micro_batch: Annotated[int, typer.Option("--micro-batch")] = 1,
+    optimizer: Annotated[
+        str, typer.Option("--optimizer", help="adamw, adamw_fused, adamw_8bit, paged_adamw_8bit, adafactor or sgd.")
+    ] = "adamw",
+    micro_batch: Annotated[int, typer.Option("--micro-batch", help="Samples per device and step.")] = 1,
     seq_len: Annotated[int, typer.Option("--seq-len", help="Tokens per sample.")] = 1024,
-    activation_checkpointing: Annotated[bool, typer.Option("--activation-checkpointing")] = False,
+    activation_checkpointing: Annotated[
+        bool, typer.Option("--activation-checkpointing", help="Recompute activations in the backward pass.")
+    ] = False,
     attention: Annotated[str, typer.Option("--attention", help="flash, sdpa or eager.")] = "sdpa",
     gpu: Annotated[Optional[str], typer.Option("--gpu", help="A card of the catalog, to see whether it fits.")] = None,  # noqa: UP045
     as_json: AsJson = False,

@@ -12,6 +12,7 @@ from specs.canonical import canonical_bytes, sha256_bytes
 from specs.events import Event
 
 FaultKind = Literal["hash", "link", "gap", "column", "unreadable"]
+_COLUMNS = ("run", "sequence", "kind", "actor", "at")
 
 
 @dataclass(frozen=True)
@@ -71,28 +72,41 @@ def opened(stored: Stored) -> Event:
     return Event.model_validate({**json.loads(stored.body), "hash": stored.hash})
 
 
-def verify_chain(run: str, rows: Iterable[Stored]) -> list[Fault]:
-    """Every fault of a run's rows, given in order of sequence. No fault means: self-consistent."""
-    faults: list[Fault] = []
-    previous, expected = genesis(run), 1
-    for row in rows:
-        if row.sequence != expected:
-            faults.append(Fault(row.sequence, "gap", f"expected event {expected}, found {row.sequence}"))
+class ChainCheck:
+    """Follows the rows of one run, given in order of sequence. No fault means: self-consistent."""
+
+    def __init__(self, run: str) -> None:
+        self.run = run
+        self.expected = 1
+        self.previous = genesis(run)
+
+    def see(self, row: Stored) -> tuple[dict[str, Any] | None, list[Fault]]:
+        """The hashed fields of the next row, None where they cannot be read, and what is wrong with it."""
+        faults: list[Fault] = []
+        if row.sequence != self.expected:
+            faults.append(Fault(row.sequence, "gap", f"expected event {self.expected}, found {row.sequence}"))
         if sha256_bytes(row.body) != row.hash:
             faults.append(Fault(row.sequence, "hash", "the stored bytes do not hash to the recorded hash"))
         try:
             fields = json.loads(row.body)
             named = fields["previous"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
+            fields = None
             faults.append(Fault(row.sequence, "unreadable", "the stored bytes are no event"))
         else:
-            if named != previous:
+            if named != self.previous:
                 faults.append(Fault(row.sequence, "link", "it does not name the event before it"))
-            for column in ("run", "sequence", "kind", "actor", "at"):
+            for column in _COLUMNS:
                 if fields.get(column) != getattr(row, column):
                     what = f"column {column} says {getattr(row, column)!r}, the hashed bytes {fields.get(column)!r}"
                     faults.append(Fault(row.sequence, "column", what))
-            if row.run != run:
+            if row.run != self.run:
                 faults.append(Fault(row.sequence, "column", f"it belongs to run {row.run!r}"))
-        previous, expected = row.hash, row.sequence + 1
-    return faults
+        self.previous, self.expected = row.hash, row.sequence + 1
+        return fields, faults
+
+
+def verify_chain(run: str, rows: Iterable[Stored]) -> list[Fault]:
+    """Every fault of a run's rows, given in order of sequence."""
+    check = ChainCheck(run)
+    return [fault for row in rows for fault in check.see(row)[1]]

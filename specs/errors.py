@@ -14,7 +14,8 @@ GatewrightError                 1   something failed while running
 │   ├── LeaseHeld               6   another process works on this run
 │   ├── RunOpen                 6   the project has an open run
 │   ├── ResumeRefused           6   what a checkpoint was written under is not what is asked for now
-│   └── GuardRefused            6   a proposal or edit outside schema, bounds or memory
+│   ├── GuardRefused            6   a proposal or edit outside schema, bounds or memory
+│   └── SignatureRefused        6   a signature that does not hold, or is by a key of somebody else
 ├── VerificationFailed          7   recomputed is not what was recorded
 └── Stopped                     130 stopped on request, everything saved
 """
@@ -126,6 +127,10 @@ class ResumeRefused(Refused):
 
 class GuardRefused(Refused):
     """A proposal or an edit is outside its schema, its bounds or the memory of the device."""
+
+
+class SignatureRefused(Refused):
+    """A signature does not hold, was made for something else, or is by a key that is not the person's."""
 
 
 class VerificationFailed(GatewrightError):

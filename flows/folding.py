@@ -22,6 +22,7 @@ from specs.events import (
     PrefectAttached,
     ProposalMade,
     ReleasePublished,
+    RunClosed,
     RunCreated,
     RunFinished,
     RunRejected,
@@ -155,7 +156,7 @@ def moved(state: State, payload: Payload) -> State:
     match payload:
         case RunFinished():
             return "finished"
-        case RunRejected():
+        case RunRejected() | RunClosed():
             return "rejected"
         case DecisionRecorded():
             return "rejected" if payload.decision.choice == "reject" else "decided"
@@ -228,7 +229,7 @@ def _apply(state: RunState, event: Event, payload: Payload) -> None:
             state.fence, state.owner = payload.fence, payload.owner
         case ReleasePublished():
             state.release = payload
-        case RunFinished() | RunRejected():
+        case RunFinished() | RunRejected() | RunClosed():
             state.terminal = True
         case UnknownEvent():
             state.unknown += 1

@@ -160,12 +160,13 @@ class PrefectAttached(Payload):
 
 
 class LeaseTaken(Payload):
-    """A process works on the run; `fence` grows with every holder."""
+    """A process works on the run; `fence` grows with every holder. `reason`: why a silent holder was taken over."""
 
     kind = "lease.taken"
     fence: int
     owner: str
     taken_over_from: str = ""
+    reason: str = ""
 
 
 class CheckpointSaved(Payload):
@@ -209,6 +210,51 @@ class RunRejected(Payload):
     comment: str
 
 
+class RunClosed(Payload):
+    """Terminal: a person ended a run that cannot go on, outside a gate. `lost`: what of it was missing."""
+
+    kind = "run.closed"
+    reason: str
+    lost: list[str] = Field(default_factory=list)
+
+
+class FilesDeleted(Payload):
+    """Housekeeping deleted files that nothing recorded refers to; in the upkeep chain of the project."""
+
+    kind = "files.deleted"
+    rule: str
+    run: str | None = None
+    paths: list[str] = Field(description="relative to the project; a folder stands for all of it")
+    files: int
+    bytes: int
+
+
+class RemovedFile(Strict):
+    """One file that is gone for good, and the digest by which the record knows it."""
+
+    path: str
+    sha256: Sha256
+    bytes: int
+
+
+class DataRemoved(Payload):
+    """Files of a run were removed on request, such as a person's data; in the upkeep chain of the project."""
+
+    kind = "data.removed"
+    run: str
+    reason: str
+    files: list[RemovedFile]
+
+
+class ProjectRestored(Payload):
+    """A project was restored from a backup, here or on another machine; in the upkeep chain of the project."""
+
+    kind = "project.restored"
+    backup: Sha256
+    made_at: AwareDatetime
+    files: int
+
+
 class UnknownEvent(Payload):
     """An event of a kind this version does not know; kept, shown, never interpreted."""
 
@@ -240,9 +286,13 @@ PAYLOADS: dict[str, type[Payload]] = {
         ReleasePublished,
         RunFinished,
         RunRejected,
+        RunClosed,
+        FilesDeleted,
+        DataRemoved,
+        ProjectRestored,
     )
 }
-TERMINAL_KINDS = frozenset({"run.finished", "run.rejected"})
+TERMINAL_KINDS = frozenset({"run.finished", "run.rejected", "run.closed"})
 
 
 class Event(Strict):

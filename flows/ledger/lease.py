@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from specs.errors import GatewrightError
 
 if TYPE_CHECKING:
     from types import TracebackType
 
     from flows.ledger.store import Ledger
+
+HEARTBEAT_S = 30.0
+SILENT_AFTER = timedelta(minutes=3)
+"""A holder on another host counts as living while its last sign, by the database's clock, is younger than this."""
 
 
 @dataclass(frozen=True)
@@ -65,13 +75,23 @@ def process_start(pid: int) -> str | None:
 
 
 def alive(owner: Owner) -> bool:
-    """Whether a holder may still work. A process of another host counts as alive: nobody here can know better."""
-    if owner.host != socket.gethostname():
+    """Whether a holder may still work. A process of another host counts as alive: `silent` says more of it."""
+    if elsewhere(owner):
         return True
     if not _same_boot(owner.boot, boot_id()):
         return False
     started = process_start(owner.pid)
     return started is not None and started in (owner.process_start, "unknown")
+
+
+def elsewhere(owner: Owner) -> bool:
+    """Whether a holder is of another host, where its process cannot be looked at."""
+    return owner.host != socket.gethostname()
+
+
+def silent(owner: Owner, seen_at: datetime, now: datetime) -> bool:
+    """Whether a holder elsewhere has given no sign for too long to be counted as living. Its host may be gone."""
+    return elsewhere(owner) and now - seen_at > SILENT_AFTER
 
 
 def _same_boot(one: str, other: str) -> bool:
@@ -96,6 +116,10 @@ class Lease:
         """Raises `LeaseHeld` when another process has taken the run over since."""
         self.ledger.check_fence(self.run, self.fence)
 
+    def renew(self) -> bool:
+        """Say that the holder lives. False when another process has taken the run over since."""
+        return self.ledger.renew_lease(self.run, self.fence)
+
     def release(self) -> None:
         """Give the run back. Does nothing when it was taken over."""
         self.ledger.release_lease(self.run, self.fence)
@@ -107,3 +131,25 @@ class Lease:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
+
+
+@contextmanager
+def beating(lease: Lease, every_s: float = HEARTBEAT_S) -> Iterator[None]:
+    """Renew a lease in the background. A beat that the database misses is tried again: only silence counts."""
+    done = threading.Event()
+
+    def beat() -> None:
+        while not done.wait(every_s):
+            try:
+                if not lease.renew():
+                    return  # taken over: the next append or publish says so
+            except GatewrightError:
+                continue
+
+    thread = threading.Thread(target=beat, name=f"lease of {lease.run}", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()

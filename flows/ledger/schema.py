@@ -1,4 +1,4 @@
-"""The tables. `events`, `gates` and `decisions` are append-only by trigger; `runs` and `leases` change."""
+"""The tables. `events`, `gates`, `decisions` and `upkeep` are append-only by trigger; `runs` and `leases` change."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from sqlalchemy import (
     text,
 )
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest migration; a test compares it with the migrations folder."""
 
-APPEND_ONLY = ("events", "gates", "decisions")
+APPEND_ONLY = ("events", "gates", "decisions", "upkeep")
 
 metadata = MetaData()
 
@@ -38,6 +38,7 @@ runs = Table(
     Column("terminal", Boolean, nullable=False),
 )
 Index("runs_by_project", runs.c.project, runs.c.created_at)
+Index("runs_by_state", runs.c.state)
 Index(
     "one_open_run_per_project",
     runs.c.project,
@@ -95,4 +96,18 @@ leases = Table(
     Column("process_start", String(64), nullable=False),
     Column("taken_at", String(32), nullable=False),
     Column("released", Boolean, nullable=False),
+    Column("seen_at", String(32), nullable=True),
+)
+
+upkeep = Table(
+    "upkeep",
+    metadata,
+    Column("chain", String(128), nullable=False),
+    Column("sequence", Integer, nullable=False),
+    Column("kind", String(64), nullable=False),
+    Column("actor", String(256), nullable=False),
+    Column("at", String(32), nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Column("hash", String(64), nullable=False),
+    PrimaryKeyConstraint("chain", "sequence"),
 )

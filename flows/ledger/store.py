@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Connection, Engine, Row, RowMapping, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
@@ -13,7 +14,7 @@ from sqlalchemy.exc import IntegrityError
 from flows import folding
 from flows.ledger.chain import Stored, genesis, opened, seal, timestamp
 from flows.ledger.engine import connect, reading, writing
-from flows.ledger.lease import Lease, Owner, alive, this_process
+from flows.ledger.lease import SILENT_AFTER, Lease, Owner, alive, elsewhere, silent, this_process
 from flows.ledger.schema import decisions, events, gates, leases, runs
 from specs.decisions import Decision
 from specs.errors import DecisionRefused, InputError, LeaseHeld, Refused, RunOpen
@@ -62,9 +63,10 @@ class Ledger:
     def now(self) -> datetime:
         """The database's clock; SQLite runs in this process, so that its clock is this machine's."""
         with reading(self.engine) as connection:
-            return self._now(connection)
+            return self.now_in(connection)
 
-    def _now(self, connection: Connection) -> datetime:
+    def now_in(self, connection: Connection) -> datetime:
+        """The same inside a transaction."""
         if self._clock:
             return self._clock()
         if connection.dialect.name == "sqlite":
@@ -85,13 +87,22 @@ class Ledger:
             rows = connection.execute(select(events).where(events.c.run == run).order_by(events.c.sequence))
             return [_stored(row) for row in rows]
 
-    def runs(self, project: str | None = None) -> list[RunRow]:
-        """The runs, newest first; of one project, or of all."""
-        query = select(runs).order_by(runs.c.created_at.desc(), runs.c.run.desc())
+    def runs(
+        self, project: str | None = None, *, states: Collection[str] | None = None, limit: int | None = None
+    ) -> list[RunRow]:
+        """The runs, newest first; of one project or of all, in some states, the newest `limit` of them."""
+        query = select(runs).order_by(runs.c.created_at.desc(), runs.c.run.desc()).limit(limit)
         if project is not None:
             query = query.where(runs.c.project == project)
+        if states is not None:
+            query = query.where(runs.c.state.in_(states))
         with reading(self.engine) as connection:
             return [_run_row(row) for row in connection.execute(query).mappings()]
+
+    def knows(self, run: str) -> bool:
+        """Whether this ledger records a run."""
+        with reading(self.engine) as connection:
+            return connection.execute(select(runs.c.run).where(runs.c.run == run)).first() is not None
 
     def run(self, run: str) -> RunRow:
         """One run. Raises `InputError` for a run that this ledger does not know."""
@@ -118,7 +129,7 @@ class Ledger:
     def create_run(self, run: str, payload: RunCreated, project_dir: Path, actor: str) -> Event:
         """The first event of a run. Raises `RunOpen` when the project has an open run."""
         with writing(self.engine) as connection:
-            now = self._now(connection)
+            now = self.now_in(connection)
             if connection.execute(select(runs.c.run).where(runs.c.run == run)).first():
                 raise RunOpen(f"run {run} exists already", "choose another --run-id, or go on with `gatewright resume`")
             row = {
@@ -161,7 +172,7 @@ class Ledger:
                 raise TypeError(f"{payload.kind} has a method of its own")
         with writing(self.engine) as connection:
             self._check_fence(connection, run, fence)
-            return [self._append(connection, run, payload, actor, self._now(connection)) for payload in payloads]
+            return [self._append(connection, run, payload, actor, self.now_in(connection)) for payload in payloads]
 
     def open_gate(self, run: str, payload: GateOpened, fence: int | None = None, actor: str = OWN_ACTOR) -> Event:
         """Open a gate for a round; opening it again with the same digest returns the first event.
@@ -186,7 +197,7 @@ class Ledger:
             waiting = connection.execute(select(gates).where(gates.c.run == run, ~decided.exists())).first()
             if waiting:
                 raise Refused(f"gate {waiting.gate} round {waiting.round} still waits for a decision")
-            event = self._append(connection, run, payload, actor, self._now(connection))
+            event = self._append(connection, run, payload, actor, self.now_in(connection))
             values = {**key, "digest": payload.digest, "sequence": row["sequence"] + 1}
             connection.execute(insert(gates).values(values))
             return event
@@ -216,7 +227,7 @@ class Ledger:
                     f"{where} shows {gate.digest[:12]}, this decision was made on {decision.digest[:12]}",
                     "look at the gate again with `gatewright review`, then decide",
                 )
-            now = self._now(connection)
+            now = self.now_in(connection)
             event = self._append(connection, run, DecisionRecorded(decision=decision), actor, now)
             values = {"digest": decision.digest, "choice": decision.choice, "actor": actor, "at": timestamp(now)}
             connection.execute(insert(decisions).values({**key, **values, "sequence": event.sequence}))
@@ -250,10 +261,11 @@ class Ledger:
 
     # ---- lease
 
-    def take_lease(self, run: str, force_dead: bool = True, owner: Owner | None = None) -> Lease:
+    def take_lease(self, run: str, force_dead: bool = True, owner: Owner | None = None, take_over: str = "") -> Lease:
         """Become the one process that works on the run. Raises `LeaseHeld` while another one lives.
 
-        A holder that is gone is taken over and named in the event; `force_dead=False` leaves it.
+        A holder that is gone is taken over and named in the event; `force_dead=False` leaves it. One on another host
+        that is silent is taken over only with a reason, `take_over`, which is recorded.
         A process that holds the lease already gets a new fence; its old one is stale from then on.
         """
         owner = owner or this_process()
@@ -262,34 +274,41 @@ class Ledger:
             if row["terminal"]:
                 raise Refused(f"run {run} has ended ({row['state']})", "start a new run")
             held = connection.execute(select(leases).where(leases.c.run == run)).first()
+            now = self.now_in(connection)
             before = ""
             if held and not held.released:
-                holder = Owner(held.host, held.boot, held.pid, held.process_start)
-                if holder != owner and (alive(holder) or not force_dead):
-                    raise LeaseHeld(
-                        f"run {run} is worked on by process {held.pid} on {held.host} since {held.taken_at}",
-                        "wait for it, or stop it with `gatewright stop`",
-                    )
+                holder = _holder(held)
+                if holder != owner:
+                    _may_take_over(held, now, force_dead, take_over)
                 before = str(holder)
-            now = self._now(connection)
             fence = held.fence + 1 if held else 1
-            values = {**vars(owner), "fence": fence, "taken_at": timestamp(now), "released": False}
+            at = timestamp(now)
+            values = {**vars(owner), "fence": fence, "taken_at": at, "seen_at": at, "released": False}
             if held:
                 connection.execute(update(leases).where(leases.c.run == run).values(values))
             else:
                 connection.execute(insert(leases).values({"run": run, **values}))
-            taken = LeaseTaken(fence=fence, owner=str(owner), taken_over_from=before)
+            reason = take_over if before and before != str(owner) else ""
+            taken = LeaseTaken(fence=fence, owner=str(owner), taken_over_from=before, reason=reason)
             self._append(connection, run, taken, OWN_ACTOR, now)
-            return Lease(self, run, fence, owner, timestamp(now), before)
+            return Lease(self, run, fence, owner, at, before)
 
     def lease_holder(self, run: str) -> tuple[Owner, bool] | None:
         """Who holds the run and whether that process may still live; None when nobody does."""
         with reading(self.engine) as connection:
             held = connection.execute(select(leases).where(leases.c.run == run)).first()
+            now = self.now_in(connection)
         if not held or held.released:
             return None
-        owner = Owner(held.host, held.boot, held.pid, held.process_start)
-        return owner, alive(owner)
+        owner = _holder(held)
+        return owner, alive(owner) and not silent(owner, _seen(held), now)
+
+    def renew_lease(self, run: str, fence: int) -> bool:
+        """Note that the holder lives. False when the lease was released or another process has taken it."""
+        with writing(self.engine) as connection:
+            mine = (leases.c.run == run) & (leases.c.fence == fence) & ~leases.c.released
+            seen = timestamp(self.now_in(connection))
+            return connection.execute(update(leases).where(mine).values(seen_at=seen)).rowcount == 1
 
     def check_fence(self, run: str, fence: int) -> None:
         """Raises `LeaseHeld` when `fence` is not the newest of the run, or was released."""
@@ -328,6 +347,38 @@ class Ledger:
     def _event(self, connection: Connection, run: str, sequence: int) -> Event:
         query = select(events).where(events.c.run == run, events.c.sequence == sequence)
         return opened(_stored(connection.execute(query).one()))
+
+
+def _holder(held: Row[Any]) -> Owner:
+    return Owner(held.host, held.boot, held.pid, held.process_start)
+
+
+def _seen(held: Row[Any]) -> datetime:
+    """The last sign of a holder; ledgers from before heartbeats know only when the lease was taken."""
+    return datetime.fromisoformat(held.seen_at or held.taken_at)
+
+
+def _may_take_over(held: Row[Any], now: datetime, force_dead: bool, reason: str) -> None:
+    """Raises `LeaseHeld` unless the holder is dead, or silent on another host and a person says why it is gone."""
+    owner, seen = _holder(held), _seen(held)
+    who = f"run {held.run} is worked on by {owner} since {held.taken_at}"
+    if not alive(owner):
+        if not force_dead:
+            raise LeaseHeld(who, "wait for it, or stop it with `gatewright stop`")
+        return
+    if not elsewhere(owner):
+        raise LeaseHeld(who, "wait for it, or stop it with `gatewright stop`")
+    if not silent(owner, seen, now):
+        left = max(1, round((SILENT_AFTER - (now - seen)).total_seconds()))
+        raise LeaseHeld(
+            f"{who}; its last sign came {max(0, round((now - seen).total_seconds()))} s ago",
+            f"wait for it, or stop it there; if {owner.host} is gone, it may be taken over in {left} s",
+        )
+    if not reason.strip():
+        raise LeaseHeld(
+            f"{who}; it has been silent since {timestamp(seen)}",
+            f'when {owner.host} is gone for good: gatewright resume {held.run} --take-over "why"',
+        )
 
 
 def _stored(row: Row[tuple[object, ...]]) -> Stored:

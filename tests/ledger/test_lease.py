@@ -6,17 +6,19 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from flows.ledger import Ledger
-from flows.ledger.lease import Owner, alive, process_start, this_process
+from flows.ledger.lease import SILENT_AFTER, Lease, Owner, alive, beating, process_start, this_process
 from specs.errors import LeaseHeld
 from specs.events import FallbackTaken, GateOpened
-from tests.support.ledgers import SHA
+from tests.support.ledgers import SHA, created
 
 NOTE = FallbackTaken(stage="data", what="x", why="test", instead="nothing")
 HOLD = (
@@ -59,6 +61,7 @@ def test_a_living_holder_is_named_and_a_dead_one_taken_over(ledger: Ledger, data
         "fence": 2,
         "owner": str(this_process()),
         "taken_over_from": f"process {other.pid} on {socket.gethostname()}",
+        "reason": "",
     }
 
 
@@ -113,10 +116,84 @@ def test_a_process_is_told_apart_from_its_number(change: dict[str, object], expe
     assert alive(replace(this_process(), **change)) is expected
 
 
-def test_a_holder_on_another_host_is_never_taken_over(ledger: Ledger):
-    ledger.take_lease("r1", owner=Owner("elsewhere", "boot", 1, "tick 1"))
-    with pytest.raises(LeaseHeld, match="process 1 on elsewhere"):
-        ledger.take_lease("r1")
+class Clock:
+    """A clock that the test turns."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 5, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+ELSEWHERE = Owner("elsewhere", "boot", 1, "tick 1")
+
+
+def test_a_holder_on_another_host_that_gives_signs_is_never_taken_over(database: Path):
+    clock = Clock()
+    ledger = Ledger.open(database, clock=clock)
+    ledger.create_run("r1", created(), database.parent, "me")
+    lease = ledger.take_lease("r1", owner=ELSEWHERE)
+    for _ in range(5):
+        clock.now += SILENT_AFTER
+        assert lease.renew()
+        with pytest.raises(LeaseHeld, match="process 1 on elsewhere"):
+            ledger.take_lease("r1", take_over="I think it is gone")
+    assert ledger.lease_holder("r1") == (ELSEWHERE, True)
+    ledger.close()
+
+
+def test_a_silent_holder_on_another_host_is_taken_over_with_a_recorded_reason_only(database: Path):
+    clock = Clock()
+    ledger = Ledger.open(database, clock=clock)
+    ledger.create_run("r1", created(), database.parent, "me")
+    lost = ledger.take_lease("r1", owner=ELSEWHERE)
+    clock.now += SILENT_AFTER + timedelta(seconds=1)
+    assert ledger.lease_holder("r1") == (ELSEWHERE, False)
+    for reason in ("", "  "):
+        with pytest.raises(LeaseHeld, match="silent since 2026") as caught:
+            ledger.take_lease("r1", take_over=reason)
+        assert "--take-over" in caught.value.hint
+    lease = ledger.take_lease("r1", take_over="the rented machine was returned")
+    payload = ledger.events("r1")[-1].payload
+    assert payload["taken_over_from"] == "process 1 on elsewhere"
+    assert payload["reason"] == "the rented machine was returned"
+    assert not lost.renew()
+    with pytest.raises(LeaseHeld):
+        ledger.append("r1", NOTE, "gatewright", fence=lost.fence)
+    lease.check()
+    ledger.close()
+
+
+def test_a_lease_from_before_heartbeats_counts_from_when_it_was_taken(database: Path):
+    clock = Clock()
+    ledger = Ledger.open(database, clock=clock)
+    ledger.create_run("r1", created(), database.parent, "me")
+    ledger.take_lease("r1", owner=ELSEWHERE)
+    with ledger.engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE leases SET seen_at = NULL")
+    assert ledger.lease_holder("r1") == (ELSEWHERE, True)
+    clock.now += SILENT_AFTER + timedelta(seconds=1)
+    assert ledger.take_lease("r1", take_over="gone").taken_over_from == "process 1 on elsewhere"
+    ledger.close()
+
+
+def test_a_holder_at_work_is_heard_of_until_it_is_taken_over(ledger: Ledger):
+    lease = ledger.take_lease("r1")
+    heard = threading.Event()
+
+    class Counting(Lease):
+        def renew(self) -> bool:
+            kept = super().renew()
+            heard.set()
+            return kept
+
+    watched = Counting(**vars(lease))
+    before = ledger.rows_beside("r1")["leases"][0]["seen_at"]
+    with beating(watched, every_s=0.01):
+        assert heard.wait(30)
+    after = ledger.rows_beside("r1")["leases"][0]["seen_at"]
+    assert str(after) > str(before)
 
 
 def test_the_identity_of_a_process_is_stable():

@@ -185,7 +185,7 @@ def test_the_migrations_lead_to_the_tables_that_the_code_uses(ledger: Ledger):
     with ledger.engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), schema.metadata) == []
         indexes = {index["name"] for index in inspect(connection).get_indexes("runs")}
-    assert indexes == {"runs_by_project", "one_open_run_per_project"}
+    assert indexes == {"runs_by_project", "runs_by_state", "one_open_run_per_project"}
 
 
 def test_a_ledger_of_a_newer_version_is_left_alone(ledger: Ledger, database: Path):

@@ -82,6 +82,16 @@ def signed_by(signature: str) -> str:
     return blob_fingerprint(_opened(signature)[0])
 
 
+def key_in(signature: str) -> str:
+    """The public key inside a signature, as a line of a .pub file. Whose key it is, no signature says."""
+    blob = _opened(signature)[0]
+    try:
+        kind = next(fields(blob)).decode("ascii")
+    except (ValueError, StopIteration) as error:
+        raise SignatureRefused("this is no SSH signature", "sign with `ssh-keygen -Y sign`, or --sign KEY") from error
+    return f"{kind} {base64.b64encode(blob).decode()}"
+
+
 def default_key(listed: Iterable[str] = (), folder: Path | None = None) -> Path:
     """The person's own key: one whose public part is listed, else the first of the usual names in `~/.ssh`.
 

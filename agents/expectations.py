@@ -53,7 +53,7 @@ def _data(context: ProposerContext, parameters: dict[str, Any]) -> list[Expectat
         return []
     facts = data_facts(context)
     samples = facts.train + facts.evaluation
-    evaluation = max(1, round(samples * float(parameters["eval_share"])))
+    evaluation = min(samples, max(1, round(samples * float(parameters["eval_share"]))))
     found = [] if has_sensor_logs(context) else [_expect("rows_total", rows, "rows", text(language, "x_rows"))]
     return [
         *found,

@@ -8,6 +8,7 @@ from agents.blocks import Block, Bullets, Cell, Document, Heading, Paragraph, Ta
 from agents.draft import default
 from agents.report_texts import stage_title, t
 from agents.stage_report import expected_table, metric_title, operator_sign, plain_value, verdict_line, verdict_table
+from agents.subtasks import title as subtask_title
 from agents.task_sheet import ExpectedRow
 from agents.units import human
 from specs.base import Language
@@ -132,12 +133,31 @@ def sheet_blocks(sheet: TaskSheet, language: Language) -> list[Block]:
             ("signed_by", ", ".join(map(code, stage.signed_by))),
             ("on_failure", stage.on_failure),
         ]
+        if stage.subtasks:
+            pieces = separator.join(subtask_title(stage.name, s.name, language) for s in stage.subtasks)
+            facts.insert(2, ("subtasks", pieces))
         colon = "：" if language == "zh" else ": "
         blocks += [
             Heading(stage_title(language, stage.name), 3),
             Bullets([f"{t(language, key)}{colon}{value}" for key, value in facts]),
         ]
-    return blocks
+    return [*blocks, *_findings(sheet, language)]
+
+
+def _findings(sheet: TaskSheet, language: Language) -> list[Block]:
+    """What the completeness check found, each with the sentence that closes it."""
+    if not sheet.findings:
+        return []
+    rows = [
+        [
+            Cell(f.text, data=True, tone="bad" if f.blocking else "warn"),
+            Cell(t(language, "finding_blocks") if f.blocking else t(language, "warning")),
+            Cell(f.sentence, data=True),
+        ]
+        for f in sheet.findings
+    ]
+    header = ["", "", t(language, "finding_write")]
+    return [Heading(t(language, "findings"), 3), Table(header, rows)]
 
 
 def _criterion(stage: str, criterion: Criterion, language: Language) -> str:

@@ -150,6 +150,10 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "report_at": ("Full report: {path}", "完整报告：{path}"),
     "method": ("account: {method}", "账目：{method}"),
     "nothing": ("—", "—"),
+    "subtasks": ("Sub-tasks", "子任务"),
+    "findings": ("What the sheet leaves open", "任务单尚缺的内容"),
+    "finding_blocks": ("blocks the first gate", "阻断首个关口"),
+    "finding_write": ("write", "请写"),
 }
 
 

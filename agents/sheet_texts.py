@@ -43,3 +43,10 @@ ON_FAILURE: dict[str, dict[str, str]] = {
         "zh": "不发布；重做数据或训练，或由有权者说明理由后放行",
     },
 }
+
+OUTPUTS: dict[str, tuple[str, ...]] = {
+    "data": ("samples.parquet",),
+    "stress_test": ("batch_plan.parquet",),
+    "train": ("adapter",),
+}
+"""What later stages read of a stage; everything else that it writes is evidence."""

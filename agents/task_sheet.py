@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from agents.completeness import Facts, findings
 from agents.contract import MemoryFunction, ProposerContext
 from agents.gate_rules import suggest
-from agents.sheet_texts import GOAL, INPUTS, ON_FAILURE
+from agents.sheet_texts import GOAL, INPUTS, ON_FAILURE, OUTPUTS
+from agents.subtasks import subtasks
 from specs.base import Strict
 from specs.metrics import STAGES
 from specs.project import Project
@@ -44,18 +46,28 @@ def sheet_of(context: ProposerContext, memory: MemoryFunction | None = None, goa
     spec = context.spec
     sheet_stages = []
     for stage in STAGES:
+        inputs, criteria = _inputs(spec, stage), spec.criteria(stage)
         sheet_stages.append(
             SheetStage(
                 name=stage,
-                inputs=_inputs(spec, stage),
+                inputs=inputs,
                 expected=_expected(context, stage, memory),
-                criteria=spec.criteria(stage),
+                criteria=criteria,
                 budget_hours=spec.budget.hours if stage == "train" else None,
                 signed_by=sorted(approver.id for approver in spec.policy.approvers),
                 on_failure=ON_FAILURE[stage][spec.language],
+                outputs=list(OUTPUTS.get(stage, ())),
+                subtasks=subtasks(stage, inputs, criteria),
             )
         )
-    return TaskSheet(goal=goal.strip() or _goal(spec), stages=sheet_stages)
+    given = goal.strip() or (spec.goal or "").strip()
+    return checked(TaskSheet(goal=given or _goal(spec), stages=sheet_stages), context, goal_given=bool(given))
+
+
+def checked(sheet: TaskSheet, context: ProposerContext, *, goal_given: bool = True) -> TaskSheet:
+    """The sheet with everything that the completeness check finds in it."""
+    found = findings(Facts(sheet=sheet, context=context, goal_given=goal_given))
+    return sheet.model_copy(update={"findings": found})
 
 
 def _goal(spec: Project) -> str:

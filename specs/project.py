@@ -21,6 +21,7 @@ class Source(Strict):
 
     path: str = Field(min_length=1, description="file, folder or glob, relative to the project folder")
     encoding: Encoding = Field("auto", description="of text files; auto decides per file, and says what it decided")
+    owner: str | None = Field(None, description="who answers for this material when its rows look wrong")
 
     @field_validator("path")
     @classmethod
@@ -199,6 +200,7 @@ class Project(Strict):
     """The whole spec."""
 
     project: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$", description="lower-case letters, digits and dashes")
+    goal: str | None = Field(None, description="one line: what the model should be able to do")
     language: Language = Field("en", description="of reports and samples")
     base_model: str = Field(min_length=1, description="hub id, folder, or package:NAME")
     method: Method = Field("lora", description="what is trained: adapters, or every weight")

@@ -26,10 +26,19 @@ class Expectation(Strict):
     value: float
     unit: str
     why: str = ""
+    by_rule: float | None = Field(None, description="what the rules said before earlier runs corrected it")
+
+
+class SubTask(Strict):
+    """A piece of a stage with an outcome of its own: `cleaning`, `duplicates`, `split`, ..."""
+
+    name: Name
+    inputs: list[str] = Field(default_factory=list)
+    metrics: list[Name] = Field(description="the metrics of the stage that this piece answers for")
 
 
 class SheetStage(Strict):
-    """One stage of the task sheet."""
+    """One stage of the task sheet. An input is a path of the project or `<stage>: <output>`."""
 
     name: Name
     inputs: list[str]
@@ -38,6 +47,18 @@ class SheetStage(Strict):
     budget_hours: float | None
     signed_by: list[str]
     on_failure: str
+    outputs: list[str] = Field(default_factory=list)
+    subtasks: list[SubTask] = Field(default_factory=list)
+
+
+class Finding(Strict):
+    """Something that the sheet leaves open. A blocking one keeps the first gate closed."""
+
+    rule: str = Field(pattern=r"^[a-z][a-z-]+$")
+    stage: Name | None = None
+    blocking: bool
+    text: str = Field(description="what is missing or cannot hold, and why it matters")
+    sentence: str = Field(description="what to write, ready to paste where that is possible")
 
 
 class TaskSheet(Strict):
@@ -45,6 +66,7 @@ class TaskSheet(Strict):
 
     goal: str
     stages: list[SheetStage]
+    findings: list[Finding] = Field(default_factory=list, description="what the completeness check found")
 
 
 class MemoryCheck(Strict):

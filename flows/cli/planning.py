@@ -109,7 +109,7 @@ def decompose(
 
     language, sheet = draft(project, goal)
     if as_json:
-        emit({**sheet.model_dump(mode="json"), "findings": []})
+        emit(sheet.model_dump(mode="json"))
     else:
         from rich.markdown import Markdown
 

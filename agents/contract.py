@@ -41,7 +41,7 @@ class ProposerContext(Strict):
         default_factory=dict, description="kind (cpu|cuda), name, count, usable_bytes, physical_cores, bf16"
     )
     history: list[dict[str, Any]] = Field(
-        default_factory=list, description="earlier runs: stage, metric, expected, actual; oldest first"
+        default_factory=list, description="earlier runs, oldest first: see flows.earlier"
     )
 
 

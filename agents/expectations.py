@@ -18,6 +18,7 @@ from agents.facts import (
 from agents.reason_texts import text
 from agents.siblings import dry_run_model
 from agents.training_rules import planned_steps
+from specs.metrics import STAGES
 from specs.parameters import TrainingConfiguration
 from specs.proposals import Expectation
 
@@ -25,7 +26,7 @@ from specs.proposals import Expectation
 def expectations(
     context: ProposerContext, stage: str, parameters: dict[str, Any], memory: MemoryFunction | None
 ) -> list[Expectation]:
-    """Expected numbers of one stage; what cannot be predicted is left out. Values of earlier runs win over rules."""
+    """Expected numbers of one stage; what cannot be predicted is left out. Earlier runs correct the rules."""
     found: list[Expectation] = []
     if stage == "data":
         found = _data(context, parameters)
@@ -37,13 +38,30 @@ def expectations(
 
 
 def _remembered(context: ProposerContext, stage: str, expectation: Expectation) -> Expectation:
-    """What the newest earlier run measured, where it measured this."""
+    """The rule's number, corrected by how far the same rule was off in the newest earlier run that measured this.
+
+    Only an expectation made with as much known is compared; times and memory only of the same model and method.
+    """
+    spec, rule = context.spec, expectation.value
     for entry in reversed(context.history):
         actual = entry.get("actual")
-        if entry.get("stage") == stage and entry.get("metric") == expectation.metric and actual is not None:
-            why = text(context.spec.language, "x_history")
-            return expectation.model_copy(update={"value": float(actual), "why": why})
+        if (entry.get("stage"), entry.get("metric")) != (stage, expectation.metric) or actual is None:
+            continue
+        if entry.get("known", []) != [s for s in STAGES if s in context.evidence]:
+            continue
+        same = (entry.get("base_model"), entry.get("method")) == (spec.base_model, spec.method)
+        if expectation.unit in _OF_THE_MODEL and not same:
+            continue
+        was = float(entry.get("by_rule") or 0)
+        value = float(actual) if not was else rule * float(actual) / was
+        value = float(round(value)) if expectation.unit in _WHOLE else value
+        why = text(spec.language, "x_history")
+        return expectation.model_copy(update={"value": value, "why": why, "by_rule": rule})
     return expectation
+
+
+_OF_THE_MODEL = frozenset({"s", "h", "bytes"})
+_WHOLE = frozenset({"rows", "samples", "steps", "bytes"})
 
 
 def _data(context: ProposerContext, parameters: dict[str, Any]) -> list[Expectation]:

@@ -138,7 +138,10 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "x_memory": ("memory account of this configuration", "该配置的内存账目"),
     "x_goal": ("objective of the project", "项目目标"),
     "x_criterion": ("smallest value that passes", "通过所需的最小值"),
-    "x_history": ("measured in the last run of this project", "本项目上一次运行的实测值"),
+    "x_history": (
+        "the rule, corrected by what the last run of this project measured",
+        "规则值，按本项目上一次运行的实测修正",
+    ),
 }
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from agents.proposer import MemoryFunction, ProposerContext
 from flows import gatefiles
+from flows.earlier import earlier_results
+from flows.ledger import Ledger
 from flows.reviewing import approved_proposals, evidence_of
 from flows.state import RunState
 from flows.workspace import Workspace
@@ -41,9 +43,15 @@ def memory_of(workspace: Workspace, spec: Project) -> MemoryFunction:
 
 
 def proposer_context(
-    workspace: Workspace, spec: Project, state: RunState, gate: str, round: int = 1, feedback: str = ""
+    workspace: Workspace,
+    spec: Project,
+    state: RunState,
+    gate: str,
+    round: int = 1,
+    feedback: str = "",
+    ledger: Ledger | None = None,
 ) -> ProposerContext:
-    """The context for one round of a gate."""
+    """The context for one round of a gate. With a ledger, earlier runs of the project correct what is expected."""
     from tasks.data.probe import probe_sources
     from tasks.memory import this_device
 
@@ -67,4 +75,5 @@ def proposer_context(
         lengths=lengths,
         base_model=model_of(workspace, spec).folder,
         device=this_device(spec.hardware).facts(),
+        history=earlier_results(ledger, workspace, spec.project) if ledger is not None else [],
     )

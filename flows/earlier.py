@@ -1,0 +1,76 @@
+"""What earlier runs of a project expected and what came: the next sheet starts from the differences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from flows.ledger import Ledger
+from flows.reviewing import approved_proposals, evidence_of
+from flows.state import fold
+from flows.workspace import Workspace, frozen_spec
+from specs.errors import GatewrightError
+from specs.metrics import STAGES
+from specs.project import Project
+from specs.proposals import Expectation, Proposal
+from specs.results import Evidence
+
+RUNS = 5
+"""Earlier runs that are read, the newest ones."""
+
+
+def earlier_results(ledger: Ledger, workspace: Workspace, project: str) -> list[dict[str, Any]]:
+    """Expected beside actual of the newest earlier runs, oldest first; see `ProposerContext.history`.
+
+    A run whose files are gone or were changed teaches nothing and is passed over.
+    """
+    found: list[list[dict[str, Any]]] = []
+    for row in ledger.runs(project):
+        other = Workspace(row.project_dir, row.run)
+        if row.run == workspace.run or row.project_dir != workspace.project_dir or not other.folder.is_dir():
+            continue
+        try:
+            state = fold(ledger.events(row.run))
+            evidence = evidence_of(other, state)
+            entries = results_of(row.run, frozen_spec(other), approved_proposals(other, state), evidence)
+        except GatewrightError:
+            continue
+        if entries:
+            found.append(entries)
+        if len(found) == RUNS:
+            break
+    return [entry for entries in reversed(found) for entry in entries]
+
+
+def results_of(
+    run: str, spec: Project, proposals: Mapping[str, Proposal], evidence: Mapping[str, Evidence]
+) -> list[dict[str, Any]]:
+    """One entry per expectation that was measured. `known` are the stages that had finished when it was made."""
+    sheet = proposals["data"].task_sheet if "data" in proposals else None
+    made: list[tuple[str, list[str], Iterable[Expectation]]] = []
+    for stage in sheet.stages if sheet else []:
+        made.append((stage.name, [], stage.expected))
+    for position, name in enumerate(STAGES):
+        if position and name in proposals:
+            made.append((name, list(STAGES[:position]), proposals[name].expected))
+    entries = []
+    for name, known, expectations in made:
+        metrics = evidence[name].metrics if name in evidence else {}
+        for expectation in expectations:
+            metric = metrics.get(expectation.metric)
+            if metric is None or metric.value is None:
+                continue
+            entries.append(
+                {
+                    "run": run,
+                    "stage": name,
+                    "metric": expectation.metric,
+                    "known": known,
+                    "expected": expectation.value,
+                    "by_rule": expectation.value if expectation.by_rule is None else expectation.by_rule,
+                    "actual": metric.value,
+                    "base_model": spec.base_model,
+                    "method": spec.method,
+                }
+            )
+    return entries

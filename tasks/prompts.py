@@ -6,11 +6,12 @@ is exact, and text inside data that looks like a special token stays text.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from specs.errors import ModelError
+from tasks.tokenizer import TextTokenizer, load_tokenizer
 
 
 @dataclass(frozen=True)
@@ -24,38 +25,29 @@ class Encoded:
 class PromptTemplate:
     """Renders and encodes samples with the chat template of a base model, or plainly where it has none."""
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: TextTokenizer) -> None:
         self.tokenizer = tokenizer
         self.end = tokenizer.eos_token
+        frame = tokenizer.render([{"role": "user", "content": _MARK}]) if tokenizer.chat_template else f"{_MARK}\n"
+        if frame.count(_MARK) != 1:
+            raise ModelError(
+                f"the chat template of the base model puts the prompt {frame.count(_MARK)} times into its text",
+                "correct chat_template.jinja in the model's folder: a user message stands in it once",
+            )
+        self.before, _, self.after = frame.partition(_MARK)
+        special = tokenizer.chat_template is not None
+        self._before = tokenizer.with_special(self.before) if special else []
+        self._after = tokenizer.with_special(self.after) if special else []
+        self._joined = "" if special else self.after
 
     @classmethod
     def load(cls, base_model: Path) -> PromptTemplate:
         """The template of a local model folder; raises `ModelError` when it has no usable tokenizer."""
-        from transformers import AutoTokenizer
-
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(base_model, local_files_only=True, trust_remote_code=False)
-        except (OSError, ValueError) as error:
-            raise ModelError(
-                f"{base_model} has no tokenizer that can be loaded: {str(error).splitlines()[0]}",
-                "the folder needs tokenizer.json and tokenizer_config.json",
-            ) from error
-        if tokenizer.eos_token is None:
-            raise ModelError(
-                f"the tokenizer of {base_model} has no end token", "set eos_token in tokenizer_config.json"
-            )
-        return cls(tokenizer)
+        return cls(load_tokenizer(base_model))
 
     def prefix(self, prompt: str) -> str:
         """What stands before the answer. A sample without a prompt is plain text: nothing stands before it."""
-        if not prompt:
-            return ""
-        if not self.tokenizer.chat_template:
-            return prompt + "\n"
-        rendered: str = self.tokenizer.apply_chat_template(
-            [{"role": "user", "content": _MARK}], tokenize=False, add_generation_prompt=True
-        )
-        return rendered.replace(_MARK, prompt)
+        return f"{self.before}{prompt}{self.after}" if prompt else ""
 
     def text(self, prompt: str, answer: str) -> str:
         """The whole text of a sample, end token included."""
@@ -63,27 +55,26 @@ class PromptTemplate:
 
     def encode(self, prompt: str, answer: str) -> Encoded:
         """Tokens of a sample. Only the template's own special tokens become special tokens."""
-        before = self.encode_prompt(prompt)
-        after = [*self._plain(answer), self.tokenizer.eos_token_id]
-        return Encoded(before + after, len(before))
+        return self.encode_many([prompt], [answer])[0]
+
+    def encode_many(self, prompts: Sequence[str], answers: Sequence[str]) -> list[Encoded]:
+        """Tokens of samples: as `encode` gives them one by one, in one call of the tokenizer."""
+        heads = self._heads(prompts)
+        tails = self.tokenizer.as_text(answers)
+        return [
+            Encoded([*head, *tail, self.tokenizer.eos_token_id], len(head))
+            for head, tail in zip(heads, tails, strict=True)
+        ]
 
     def encode_prompt(self, prompt: str) -> list[int]:
         """Tokens before the answer, for generation."""
-        if not prompt:
-            return []
-        if not self.tokenizer.chat_template:
-            return self._plain(prompt + "\n")
-        frame = self.prefix(_MARK)
-        head, _, tail = frame.partition(_MARK)
-        return self._special(head) + self._plain(prompt) + self._special(tail)
+        return self._heads([prompt])[0]
 
-    def _special(self, text: str) -> list[int]:
-        ids: list[int] = self.tokenizer(text, add_special_tokens=False)["input_ids"]
-        return ids
-
-    def _plain(self, text: str) -> list[int]:
-        ids: list[int] = self.tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
-        return ids
+    def _heads(self, prompts: Sequence[str]) -> list[list[int]]:
+        bodies = self.tokenizer.as_text([prompt + self._joined if prompt else "" for prompt in prompts])
+        return [
+            [*self._before, *body, *self._after] if prompt else [] for prompt, body in zip(prompts, bodies, strict=True)
+        ]
 
 
 _MARK = "\u241fPROMPT\u241f"

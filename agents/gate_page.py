@@ -7,7 +7,15 @@ from collections.abc import Sequence
 from agents.blocks import Block, Bullets, Cell, Document, Heading, Paragraph, Table, code, to_markdown
 from agents.draft import default
 from agents.report_texts import stage_title, t
-from agents.stage_report import expected_table, metric_title, operator_sign, plain_value, verdict_line, verdict_table
+from agents.stage_report import (
+    expected_table,
+    metric_title,
+    operator_sign,
+    pieces_line,
+    plain_value,
+    verdict_line,
+    verdict_table,
+)
 from agents.subtasks import title as subtask_title
 from agents.task_sheet import ExpectedRow
 from agents.units import human
@@ -38,7 +46,10 @@ def gate_page(
     document = Document(f"{title} · {t(language, 'gate_round', round=round)} · {spec.project}", language)
     if finished is not None:
         document.add(Heading(t(language, "finished", stage=stage_title(language, finished.stage))))
-        document.add(verdict_line(finished, language), verdict_table(finished, language))
+        document.add(verdict_line(finished, language))
+        if finished.verdicts:
+            document.add(pieces_line(finished, language))
+        document.add(verdict_table(finished, language))
         if finished.notes:
             document.add(Bullets(finished.notes, data=True))
         if report:

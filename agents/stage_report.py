@@ -9,10 +9,12 @@ from typing import Any
 from agents.blocks import Bullets, Cell, Document, Heading, Paragraph, Picture, Table, Tone, to_html, to_markdown
 from agents.report_stages import stage_blocks
 from agents.report_texts import stage_title, t
+from agents.subtasks import subtasks
+from agents.subtasks import title as subtask_title
 from agents.task_sheet import ExpectedRow
 from agents.units import duration, human, significant
 from specs.base import Language
-from specs.criteria import Verdict
+from specs.criteria import Criterion, Verdict, blocked
 from specs.decisions import Decision
 from specs.files import write_bytes
 from specs.metrics import MetricDefinition, definitions
@@ -48,6 +50,8 @@ def stage_document(
     title = f"{stage_title(language, evidence.stage)} · {t(language, 'attempt', attempt=evidence.attempt)}"
     document = Document(f"{title} · {spec.project}", language)
     document.add(verdict_line(evidence, language))
+    if evidence.verdicts:
+        document.add(pieces_line(evidence, language))
     if not evidence.gated:
         document.add(Paragraph(t(language, "ungated"), "warn"))
     if spec.policy.solo:
@@ -80,6 +84,19 @@ def verdict_line(evidence: Evidence, language: Language) -> Paragraph:
     if failed:
         return Paragraph(t(language, "passed_with_warnings", names=_titles(failed, evidence.stage, language)), "warn")
     return Paragraph(t(language, "all_passed"), "good")
+
+
+def pieces_line(evidence: Evidence, language: Language) -> Paragraph:
+    """Per sub-task how many of its criteria passed, so that which piece failed is one look."""
+    verdicts = evidence.verdicts
+    criteria = [Criterion(metric=v.metric, op=v.op, bound=v.bound, blocking=v.blocking) for v in verdicts]
+    said = []
+    for piece in subtasks(evidence.stage, [], criteria):
+        own = [v for v in verdicts if v.metric in piece.metrics]
+        passed = sum(v.passed for v in own)
+        mark = _MARKS["passed" if passed == len(own) else "failed" if blocked(own) else "warning"]
+        said.append(f"{mark} {subtask_title(evidence.stage, piece.name, language)} {passed}/{len(own)}")
+    return Paragraph(f"{t(language, 'subtasks')}: " + " · ".join(said), "quiet")
 
 
 def _titles(verdicts: Sequence[Verdict], stage: str, language: Language) -> str:

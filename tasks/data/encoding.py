@@ -1,16 +1,27 @@
-"""From bytes to text without a silent loss: BOM, strict UTF-8, UTF-16 by its zero bytes, then gb18030 or big5 by score.
+"""From bytes to text without a silent loss: byte order mark, strict UTF-8, then the encoding that explains the bytes.
 
-UTF-8 comes first because Chinese legacy encodings accept almost any bytes; UTF-16 is tried only where zero bytes
-show it, because half of all UTF-8 files also decode as UTF-16. A close score is asked, never guessed.
+UTF-8 comes first because Chinese legacy encodings accept almost any bytes. Where it fails, every candidate is given
+the probability of the whole text under it; what is not certain is asked, never guessed.
 """
 
 from __future__ import annotations
 
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from specs.errors import SourceError
 
-_BOMS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
+_BOMS = (
+    (b"\xef\xbb\xbf", "utf-8-sig"),
+    (b"\xff\xfe\x00\x00", "utf-32"),
+    (b"\x00\x00\xfe\xff", "utf-32"),
+    (b"\xff\xfe", "utf-16"),
+    (b"\xfe\xff", "utf-16"),
+)
 
 _FREQUENT = frozenset(
     "的一是不了在人有我他这中大来上个国和也子时道说出而要于就下得可你年生自会那后能对着事其里所去行过家十用发天如然作方"
@@ -19,11 +30,21 @@ _FREQUENT = frozenset(
     "這個來時說會對後無為國過還學進種將經當與樣點開關閉動電機檢查換更修復壓報警維護軸號碼溫設備聲異響潔潤滑顯線觸壞鬆緊調"
     "，。、；：？！（）《》“”‘’—…·　"
 )
-"""Characters that make up most of technical Chinese, in both scripts. Their share tells the right decoding."""
+"""Characters that make up about half of technical Chinese, in both scripts."""
 
-_ENOUGH = 0.12
-_MARGIN = 0.06
-_KNOWN_IN_UTF16 = 0.2
+_CERTAIN = math.log(1e6)
+"""The chosen encoding explains the bytes a million times better than any other; below that the person is asked."""
+_HEAD_BYTES = 1 << 18
+_SHARES = {"ascii": 0.4, "frequent": 0.3, "common": 0.24, "rare": 0.03, "symbol": 0.02, "far": 0.00999, "no": 0.00001}
+_SIZES = {"ascii": 97, "frequent": len(_FREQUENT), "common": 3500, "rare": 3300, "symbol": 700, "far": 20000, "no": 1e6}
+_LOG = {name: math.log(_SHARES[name] / _SIZES[name]) for name in _SHARES}
+"""Log-probability of one character of a class in a technical text, by share of the class over its size."""
+_ACCENTED = math.log(0.05 / 96)
+_DAMAGED = math.log(1e-7)
+_BY_CHANCE = 4
+"""A text of so few characters outside ASCII may be UTF-8 by chance: doubted when another reading is e^4 likelier."""
+_WIDE_WITHOUT_ZERO = -10.0
+"""Prior of UTF-16 without a single zero byte: no ASCII character and no line end in the whole file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,59 +56,163 @@ class Decoded:
     found_by: str
 
 
-def decode(data: bytes, name: str, declared: str = "auto") -> Decoded:
-    """Text of `data`, with `\\n` line ends. Raises `SourceError` when bytes do not decode or two encodings tie."""
+def decode(data: bytes, name: str, declared: str = "auto", stated: str = "") -> Decoded:
+    """Text of `data`, with `\\n` line ends. `declared` is the person's word, `stated` what the file says of itself.
+
+    Raises `SourceError` when the bytes do not decode, or when two encodings explain them about as well.
+    """
     for bom, encoding in _BOMS:
         if data.startswith(bom) and declared in ("auto", encoding.removesuffix("-sig")):
             return Decoded(_strict(data, encoding, name, "its byte order mark"), encoding, "byte order mark")
     if declared != "auto":
         return Decoded(_strict(data, declared, name, "encoding: in project.yaml"), declared, "project.yaml")
-    wide = _utf16(data)
-    if wide:
-        return Decoded(_strict(data, wide, name, "its zero bytes"), wide, "zero bytes")
-    if b"\x00" in data:
-        raise SourceError(f"{name} holds zero bytes and is no text", "export it as CSV or text in UTF-8")
     try:
-        return Decoded(_lines(data.decode("utf-8")), "utf-8", "strict UTF-8")
+        text = data.decode("utf-8")
     except UnicodeDecodeError as error:
-        return _legacy(data, name, error.start)
+        bad_byte = error.start
+    else:
+        if "\x00" not in text and not _doubtful(data, text):
+            return Decoded(_lines(text), "utf-8", "strict UTF-8")
+        bad_byte = -1
+    if stated:
+        try:
+            return Decoded(_lines(data.decode(stated)), stated, "stated in the file")
+        except (UnicodeDecodeError, LookupError):
+            pass
+    return _legacy(data, name, bad_byte)
+
+
+def _doubtful(data: bytes, text: str) -> bool:
+    """Whether a text is UTF-8 by chance: few characters outside ASCII, odd ones, that read better in Chinese bytes."""
+    foreign = [char for char in text if char > "\x7f"]
+    if not 0 < len(foreign) <= _BY_CHANCE:
+        return False
+    plain = sum(_LOG["far"] if "\u0100" <= char < "\u0250" else _chinese(char) for char in foreign)
+    others = [sum(map(_chinese, filter(_not_ascii, t))) for t in _readings(data, ("gb18030", "big5"))]
+    return max(others, default=-math.inf) - plain >= _BY_CHANCE
+
+
+def _not_ascii(char: str) -> bool:
+    return char > "\x7f"
+
+
+def _readings(data: bytes, encodings: Sequence[str]) -> Iterator[str]:
+    for encoding in encodings:
+        try:
+            yield data.decode(encoding)
+        except UnicodeDecodeError:
+            continue
 
 
 def _legacy(data: bytes, name: str, bad_byte: int) -> Decoded:
-    scores: list[tuple[float, str, str]] = []
-    for encoding in ("gb18030", "big5"):
-        try:
-            text = data.decode(encoding)
-        except UnicodeDecodeError:
-            continue
-        scores.append((_score(text), encoding, text))
-    scores.sort(key=lambda item: (-item[0], item[1]))
-    hint = "set encoding: for this source in project.yaml (utf-8, gb18030, big5, cp1252, latin-1), or save it as UTF-8"
-    if not scores or scores[0][0] < _ENOUGH:
-        raise SourceError(f"{name}: byte {bad_byte} is not UTF-8, and no Chinese encoding reads well", hint)
-    if len(scores) > 1 and scores[0][0] - scores[1][0] < _MARGIN:
-        raise SourceError(f"{name}: {scores[0][1]} and {scores[1][1]} read equally well", hint)
-    return Decoded(_lines(scores[0][2]), scores[0][1], f"score {scores[0][0]:.2f}")
+    """The one encoding that explains the bytes; the head of a long file decides, and the whole must decode."""
+    head = data[:_HEAD_BYTES]
+    scores = sorted(((score(head), encoding) for encoding, score in _CANDIDATES.items()), reverse=True)
+    (best, encoding), (second, other) = scores[0], scores[1]
+    certain = best - second >= _CERTAIN and encoding not in ("utf-8", "cp1252")
+    if certain:
+        found_by = f"explains the bytes e^{min(best - second, 999):.0f} times better than {other}"
+        return Decoded(_strict(data, encoding, name, "how well it reads"), encoding, found_by)
+    if b"\x00" in data:
+        raise SourceError(f"{name} holds zero bytes and is no text", "export it as CSV or text in UTF-8")
+    if encoding == "utf-8" and bad_byte >= 0 and best - second >= _CERTAIN:
+        raise SourceError(
+            f"{name} reads as UTF-8 but for byte {bad_byte}: it is damaged or cut",
+            "write it again from its program, or mend that byte",
+        )
+    likely = [
+        e for score, e in scores if score > -math.inf and best - score < _CERTAIN and (e != "utf-8" or bad_byte < 0)
+    ]
+    what = f"{name}: byte {bad_byte} is not UTF-8" if bad_byte >= 0 else f"{name} is UTF-8 perhaps by chance"
+    if len(likely) < 2:
+        raise SourceError(
+            f"{what}, and no Chinese encoding reads well",
+            "add encoding: cp1252 (or gb18030, big5, latin-1) to this source, or save the file as UTF-8",
+        )
+    reads = "; ".join(f"`encoding: {e}` reads {_glimpse(data, e)!r}" for e in likely)
+    raise SourceError(
+        f"{what}; {' and '.join(likely)} read about equally well", f"add one line to this source: {reads}"
+    )
 
 
-def _score(text: str) -> float:
-    """Share of frequent characters among those outside ASCII."""
-    foreign = [c for c in text if ord(c) > 127]
-    return sum(c in _FREQUENT for c in foreign) / len(foreign) if foreign else 0.0
+def _glimpse(data: bytes, encoding: str) -> str:
+    """The first words outside ASCII as the encoding reads them."""
+    found = re.search(r"[^\x00-\x7f].{0,11}", data[:4096].decode(encoding, errors="replace"))
+    return "".join(c if c.isprintable() else "?" for c in found.group()) if found else ""
 
 
-def _utf16(data: bytes) -> str | None:
-    """utf-16-le or -be: zero bytes on one side only, as ASCII in UTF-16 has them, and text that reads as such."""
-    head = data[:65536]
-    if len(data) % 2 or b"\x00" not in head:
-        return None
-    even, odd = head[0::2].count(0), head[1::2].count(0)
-    encoding = "utf-16-le" if even == 0 else "utf-16-be" if odd == 0 else None
-    if encoding is None:
-        return None
-    text = head.decode(encoding, errors="replace")
-    known = sum(c in _FREQUENT or c.isascii() for c in text)
-    return encoding if known >= _KNOWN_IN_UTF16 * len(text) else None
+def _explains(encoding: str, of_class: Callable[[str], float], prior: float = 0.0) -> Callable[[bytes], float]:
+    """Log-probability of bytes as a text in `encoding`; a head may be cut inside its last character."""
+
+    def score(head: bytes) -> float:
+        for cut in range(4):
+            try:
+                text = head[: len(head) - cut].decode(encoding)
+            except (UnicodeDecodeError, ValueError):
+                if len(head) < _HEAD_BYTES:
+                    return -math.inf
+            else:
+                likely = 0.0 if b"\x00" in head else prior
+                return likely + sum(count * of_class(char) for char, count in Counter(text).items())
+        return -math.inf
+
+    return score
+
+
+@cache
+def _chinese(char: str) -> float:
+    """Log-probability of a character in a Chinese or English technical text, whatever its encoding."""
+    if char.isascii():
+        return _LOG["ascii" if char.isprintable() or char in "\n\r\t" else "no"]
+    if char in _FREQUENT:
+        return _LOG["frequent"]
+    if not (char.isprintable() or char.isspace()) or "\ue000" <= char <= "\uf8ff":
+        return _LOG["no"]
+    return _LOG[_class_in_sets(char)]
+
+
+def _class_in_sets(char: str) -> str:
+    """common: level 1 of GB 2312 or Big5; rare: level 2 of either; symbol: their signs; far: all else."""
+    try:
+        lead = char.encode("gb2312")[0]
+    except UnicodeEncodeError:
+        lead = 0
+    if 0xB0 <= lead <= 0xD7:
+        return "common"
+    try:
+        traditional = char.encode("big5")[0]
+    except UnicodeEncodeError:
+        traditional = 0
+    if 0xA4 <= traditional <= 0xC6:
+        return "common"
+    if lead >= 0xD8 or traditional >= 0xC9:
+        return "rare"
+    return "symbol" if lead or traditional or ord(char) < 0x250 else "far"
+
+
+@cache
+def _western(char: str) -> float:
+    if char.isascii():
+        return _chinese(char)
+    return _ACCENTED if char.isprintable() or char == "\xa0" else _LOG["no"]
+
+
+def _damaged_utf8(head: bytes) -> float:
+    text = head.decode("utf-8", errors="replace")
+    counted = Counter(text)
+    bad = counted.pop("\ufffd", 0)
+    return bad * _DAMAGED + sum(count * _chinese(char) for char, count in counted.items())
+
+
+_CANDIDATES: dict[str, Callable[[bytes], float]] = {
+    "gb18030": _explains("gb18030", _chinese),
+    "big5": _explains("big5", _chinese),
+    "utf-16-le": _explains("utf-16-le", _chinese, _WIDE_WITHOUT_ZERO),
+    "utf-16-be": _explains("utf-16-be", _chinese, _WIDE_WITHOUT_ZERO),
+    "cp1252": _explains("cp1252", _western),
+    "utf-8": _damaged_utf8,
+}
+"""cp1252 and damaged UTF-8 are never chosen: where they explain the bytes best, the person is asked."""
 
 
 def _strict(data: bytes, encoding: str, name: str, why: str) -> str:
@@ -104,7 +229,12 @@ def _lines(text: str) -> str:
     return text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
 
 
+_SLICE = 1 << 16
+
+
 def visible(text: str, besides: str = "") -> int:
     """Characters that are neither white space nor in `besides`: what must be the same before and after parsing."""
-    skip = set(besides)
-    return sum(1 for c in text if not c.isspace() and c not in skip)
+    count = 0
+    for start in range(0, len(text), _SLICE):  # slices bound the memory of split() on a long file
+        count += len("".join(text[start : start + _SLICE].split()))
+    return count - sum(text.count(char) for char in set(besides) if not char.isspace())

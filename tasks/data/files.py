@@ -6,27 +6,56 @@ import gzip
 import unicodedata
 import zipfile
 import zlib
+from functools import partial
 from pathlib import Path
 
 from specs.errors import SourceError
 from specs.project import AnySource
 from tasks.data.records import SourceFile
 
-TABLES = (".csv", ".tsv", ".xlsx", ".xls", ".csv.gz", ".tsv.gz")
-DOCUMENTS = (".pdf", ".docx", ".md", ".markdown", ".txt")
+_TEXT_TABLES = (".csv", ".tsv", ".json", ".jsonl")
+_TEXT_DOCUMENTS = (".html", ".htm", ".md", ".markdown", ".txt")
+
+
+def _packed(*endings: str) -> tuple[str, ...]:
+    """Endings of text formats, also packed by gzip."""
+    return (*endings, *(f"{ending}.gz" for ending in endings))
+
+
 SUFFIXES: dict[str, tuple[str, ...]] = {
-    "work_orders": TABLES,
-    "fault_codes": TABLES,
-    "sensor_logs": (".csv", ".tsv", ".csv.gz", ".tsv.gz"),
-    "manuals": DOCUMENTS,
-    "notes": (".docx", ".md", ".markdown", ".txt"),
-    "instructions": (".jsonl", ".json"),
+    "work_orders": (*_packed(*_TEXT_TABLES), ".xlsx", ".xls", ".parquet", ".pdf"),
+    "fault_codes": (*_packed(*_TEXT_TABLES), ".xlsx", ".xls", ".parquet", ".pdf"),
+    "sensor_logs": (*_packed(".csv", ".tsv", ".txt"), ".parquet"),
+    "manuals": (".pdf", ".docx", *_packed(*_TEXT_DOCUMENTS)),
+    "notes": (".docx", *_packed(*_TEXT_DOCUMENTS)),
+    "instructions": (*_packed(".jsonl", ".json"), ".parquet"),
+}
+_INSTEAD = {
+    ".zip": "unpack it and name the files inside",
+    ".tar": "unpack it and name the files inside",
+    ".tar.gz": "unpack it and name the files inside",
+    ".tgz": "unpack it and name the files inside",
+    ".7z": "unpack it and name the files inside",
+    ".rar": "unpack it and name the files inside",
+    ".doc": "save it as DOCX",
+    ".wps": "save it as DOCX",
+    ".et": "save it as XLSX",
+    ".ods": "save it as XLSX",
+    ".xlsb": "save it as XLSX",
+    ".xlsm": "save it as XLSX, without macros",
+    ".rtf": "save it as DOCX",
+    ".mht": "save it as HTML",
+    ".chm": "unpack its HTML pages",
 }
 OWN_FOLDERS = ("runs", "ungated", ".gatewright")
 """What Gatewright writes at the top of a project: its own output is never a source."""
 MAX_FILE_BYTES = 512 * 1024**2
 MAX_UNPACKED_BYTES = 2 * 1024**3
 MAX_PDF_PAGES = 5000
+FREE_BYTES = 64 * 1024**2
+MAX_RATIO = 200
+"""A file that unpacks to more than FREE_BYTES and MAX_RATIO times its size is a bomb: text packs 3 to 50 times."""
+_CHUNK = 1 << 20
 
 
 def source_files(project_dir: Path, source: AnySource) -> tuple[list[SourceFile], list[str]]:
@@ -47,11 +76,22 @@ def source_files(project_dir: Path, source: AnySource) -> tuple[list[SourceFile]
     if not usable:
         raise SourceError(
             f"{source.path}: {source.kind} cannot be read from {', '.join(skipped[:3])}",
-            f"files that can be read end in {', '.join(suffixes)}",
+            f"{_instead(skipped[0])}files that can be read end in {', '.join(suffixes)}",
         )
     for path in usable:
         check_caps(project_dir, path)
     return [SourceFile(source_name(project_dir, path), path) for path in usable], skipped
+
+
+def base_name(name: str) -> str:
+    """The file's name in lower case, without `.gz`: what its ending says of its format."""
+    return name.lower().removesuffix(".gz")
+
+
+def _instead(name: str) -> str:
+    """What to do with a file of a kind that is not read, where that is known."""
+    found = [way for ending, way in _INSTEAD.items() if name.lower().endswith(ending)]
+    return f"{found[0]}; " if found else ""
 
 
 def source_name(project_dir: Path, path: Path) -> str:
@@ -114,17 +154,43 @@ def check_caps(project_dir: Path, path: Path) -> None:
 
 
 def _check_archive(path: Path, name: str) -> None:
+    """Raise `SourceError` unless every member of an office file is what it says: name, size, and plain XML."""
+    limit = _unpacked_limit(path)
+    unpacked = 0
     try:
         with zipfile.ZipFile(path) as archive:
-            unpacked = sum(member.file_size for member in archive.infolist())
-    except (zipfile.BadZipFile, OSError) as error:
+            for member in archive.infolist():
+                if member.filename.startswith(("/", "\\")) or ".." in member.filename.replace("\\", "/").split("/"):
+                    raise SourceError(
+                        f"{name} holds a member that leads out of it: {member.filename!r}",
+                        "do not use a file that was made to do harm; save the document again from its program",
+                    )
+                with archive.open(member) as stream:
+                    for number, chunk in enumerate(iter(partial(stream.read, _CHUNK), b"")):
+                        unpacked += len(chunk)
+                        if unpacked > limit:
+                            raise SourceError(f"{name} unpacks to more than {limit} bytes", "split the file into parts")
+                        if number == 0:
+                            _refuse_declarations(chunk, name, member.filename)
+    except (zipfile.BadZipFile, OSError, zlib.error, NotImplementedError, RuntimeError, EOFError) as error:
         raise SourceError(
-            f"{name} is not a readable {path.suffix} file: {error}", "open it in its program and save it again"
+            f"{name} is not a readable {path.suffix[1:].upper()} file: {error}",
+            "open it in its program and save it again",
         ) from error
-    if unpacked > MAX_UNPACKED_BYTES:
+
+
+def _refuse_declarations(head: bytes, name: str, member: str) -> None:
+    """XML of office programs has no document type: entities there are made to do harm."""
+    plain = head.replace(b"\x00", b"")
+    if member.endswith((".xml", ".rels")) and (b"<!DOCTYPE" in plain or b"<!ENTITY" in plain):
         raise SourceError(
-            f"{name} unpacks to {unpacked} bytes, above the cap of {MAX_UNPACKED_BYTES}", "split the file into parts"
+            f"{name} declares XML entities in {member}",
+            "do not use a file that was made to do harm; save the document again from its program",
         )
+
+
+def _unpacked_limit(path: Path) -> int:
+    return min(MAX_UNPACKED_BYTES, max(FREE_BYTES, MAX_RATIO * path.stat().st_size))
 
 
 def read_bytes(file: SourceFile) -> bytes:
@@ -133,8 +199,13 @@ def read_bytes(file: SourceFile) -> bytes:
     try:
         if not packed:
             return file.path.read_bytes()
+        limit, data = _unpacked_limit(file.path), bytearray()
         with gzip.open(file.path) as stream:
-            data = stream.read(MAX_UNPACKED_BYTES + 1)
+            while chunk := stream.read(_CHUNK):
+                data += chunk
+                if len(data) > limit:
+                    raise SourceError(f"{file.name} unpacks to more than {limit} bytes", "split the file into parts")
+        return bytes(data)
     except PermissionError as error:
         raise SourceError(
             f"{file.name} cannot be read: {error.strerror}", "give your account the right to read the file"
@@ -142,6 +213,3 @@ def read_bytes(file: SourceFile) -> bytes:
     except (OSError, EOFError, zlib.error) as error:
         what, way_out = ("is not a complete gzip file", "pack the file again") if packed else ("cannot be read", "")
         raise SourceError(f"{file.name} {what}: {error}", way_out or "copy the file into the project again") from error
-    if len(data) > MAX_UNPACKED_BYTES:
-        raise SourceError(f"{file.name} unpacks to more than {MAX_UNPACKED_BYTES} bytes", "split the file into parts")
-    return data

@@ -17,7 +17,7 @@ from tasks.data.files import read_bytes, source_files
 from tasks.data.reading import claimed_files
 from tasks.data.records import SourceFile
 from tasks.data.sensors import parse_time
-from tasks.data.tables import find_tables, read_delimited, read_grids
+from tasks.data.tables import find_tables, read_grid, read_grids
 
 
 class SourceSummary(Strict):
@@ -84,7 +84,7 @@ def _probe(file: SourceFile, source: AnySource, spec: Project) -> tuple[int, lis
         return sum(len(t.rows) for t, _ in tables), tables[0][0].header, tables[0][1].encoding
     if isinstance(source, SensorLogs):
         mapped = {c: c for c in (source.timestamp, *source.channels, *filter(None, [source.event]))}
-        grid = read_delimited(decode(read_bytes(file), file.name, source.encoding), file.name)
+        grid = read_grid(file, source.encoding)
         table, _ = find_tables([grid], mapped, file.name, None)[0]
         zone = ZoneInfo(source.time_zone or spec.time_zone)
         if not any(parse_time(table.value(row, source.timestamp), zone) for row in table.rows):

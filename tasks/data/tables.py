@@ -1,49 +1,36 @@
-"""Tables as text: CSV, TSV, XLSX, XLS into a header and rows of strings; title rows and merged header bands found."""
+"""Tables under their header: title rows and merged header bands found, columns mapped, merged rows filled down."""
 
 from __future__ import annotations
 
-import csv
-import datetime as dt
 import difflib
-import io
-import sys
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from specs.errors import SourceError
-from tasks.data.encoding import Decoded, decode, visible
-from tasks.data.files import read_bytes
-from tasks.data.quoting import rows_of
-from tasks.data.records import SourceFile
+from tasks.data.delimited import read_delimited
+from tasks.data.grid import FlawedRow, Grid, Rows
+from tasks.data.grids import read_grid, read_grids
+
+__all__ = ["Grid", "Table", "find_tables", "near_names", "normal", "read_delimited", "read_grid", "read_grids"]
 
 HEADER_SEARCH_ROWS = 30
 HEADER_BAND_ROWS = 3
-_DELIMITERS = (",", ";", "\t", "|")
-
-
-@dataclass(frozen=True, slots=True)
-class Grid:
-    """All cells of a sheet as text. `merged` are (first row, first column, last row, last column), from 0."""
-
-    sheet: str
-    cells: list[list[str]]
-    merged: tuple[tuple[int, int, int, int], ...] = ()
-    encoding: str = ""
-    found_by: str = ""
-    characters_in: int = 0
-    characters_out: int = 0
-    replaced: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A sheet under its header: `columns` maps our fields to column indices; `rows` start below the header band."""
+    """A sheet under its header: `columns` maps our fields to column indices; `rows` start below the header band.
+
+    `filled` counts cells that a vertical merge left empty and that hold its text now.
+    """
 
     sheet: str
     header: list[str]
     columns: dict[str, int]
-    rows: list[list[str]]
+    rows: Rows
+    filled: int = 0
 
     def location(self, number: int) -> str:
         """Where data row `number` (1-based) is."""
@@ -53,75 +40,6 @@ class Table:
         """The cell of our `field` in `row`, or an empty string."""
         at = self.columns.get(field)
         return row[at].strip() if at is not None and at < len(row) else ""
-
-
-def read_grids(file: SourceFile, declared: str = "auto") -> list[Grid]:
-    """Every sheet of a file. Raises `SourceError` for bytes that are no table."""
-    if file.name.lower().endswith((".xlsx", ".xls")):
-        return _read_workbook(file)
-    return [read_delimited(decode(read_bytes(file), file.name, declared), file.name)]
-
-
-def read_delimited(decoded: Decoded, name: str) -> Grid:
-    """A CSV or TSV text as a grid; the delimiter is the one that gives the most consistent rows."""
-    text = decoded.text
-    delimiter = "\t" if ".tsv" in name.lower() else _delimiter(text)
-    cells = rows_of(text, delimiter, name)
-    structure = delimiter + '"'
-    return Grid(
-        sheet="",
-        cells=cells,
-        encoding=decoded.encoding,
-        found_by=decoded.found_by,
-        characters_in=visible(text, structure),
-        characters_out=sum(visible(cell, structure) for row in cells for cell in row),
-        replaced=text.count("\ufffd"),
-    )
-
-
-def _delimiter(text: str) -> str:
-    csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-    head = "\n".join(text.split("\n")[:200])
-    best, best_score = ",", -1.0
-    for candidate in _DELIMITERS:
-        widths = [len(row) for row in csv.reader(io.StringIO(head, newline=""), delimiter=candidate) if row]
-        if not widths:
-            continue
-        usual = max(set(widths), key=lambda w: (widths.count(w), w))
-        score = widths.count(usual) / len(widths) * (usual > 1) + min(usual, 50) / 1000
-        if score > best_score:
-            best, best_score = candidate, score
-    return best
-
-
-def _read_workbook(file: SourceFile) -> list[Grid]:
-    import python_calamine as calamine
-
-    try:
-        workbook = calamine.CalamineWorkbook.from_path(str(file.path))
-        grids = []
-        for sheet_name in workbook.sheet_names:
-            sheet = workbook.get_sheet_by_name(sheet_name)
-            cells = [[cell_text(value) for value in row] for row in sheet.to_python(skip_empty_area=False)]
-            merged = tuple((a[0], a[1], b[0], b[1]) for a, b in sheet.merged_cell_ranges or ())
-            count = sum(visible(cell) for row in cells for cell in row)
-            grids.append(Grid(sheet_name, cells, merged, "workbook", "file format", count, count))
-    except (calamine.CalamineError, OSError, ValueError) as error:
-        raise SourceError(
-            f"{file.name} is not a readable workbook: {error}", "open it in a spreadsheet program and save it again"
-        ) from error
-    return grids
-
-
-def cell_text(value: object) -> str:
-    """A workbook cell as text: whole floats without `.0`, dates in ISO form."""
-    if isinstance(value, bool):
-        return "TRUE" if value else "FALSE"
-    if isinstance(value, float):
-        return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)
-    if isinstance(value, dt.datetime):
-        return value.isoformat(sep=" ") if value.time() != dt.time() else value.date().isoformat()
-    return "" if value is None else str(value)
 
 
 def find_tables(
@@ -135,7 +53,7 @@ def find_tables(
     chosen = [grid for grid in grids if sheet is None or grid.sheet == sheet]
     if not chosen:
         raise SourceError(f"{name} has no sheet {sheet!r}", f"its sheets are {', '.join(repr(g.sheet) for g in grids)}")
-    if not any(cell.strip() for grid in chosen for row in grid.cells for cell in row):
+    if not any(grid.cells.count for grid in chosen):
         raise SourceError(f"{name} holds no cell with text", "provide the table again")
     headers = [_find_header(grid, columns) for grid in chosen]
     wanted = len({normal(c) for c in columns.values()})
@@ -144,26 +62,50 @@ def find_tables(
     tables = []
     for grid, (_, header, start) in whole:
         indices = _map_columns(header, columns, name)
-        rows = grid.cells[start:]
-        while rows and not any(cell.strip() for cell in rows[-1]):
-            rows = rows[:-1]
-        if rows:
-            tables.append((Table(grid.sheet, header, indices, rows), grid))
+        if grid.cells.count > start:
+            tables.append((_table(grid, header, indices, start), grid))
     if not tables:
         raise SourceError(f"{name} has a header and no data rows", "provide the table with its rows")
     return tables
+
+
+def _table(grid: Grid, header: list[str], indices: dict[str, int], start: int) -> Table:
+    """The rows below the header band. A cell merged over several rows holds for each of them."""
+    spans: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    filled = 0
+    for first, left, last, _ in grid.merged:
+        for row in range(first + 1, last + 1 if first >= start else 0):
+            spans[row].append((first, left))
+            filled += 1
+
+    def rows() -> Iterator[list[str]]:
+        tops: dict[tuple[int, int], str] = {}
+        wanted = {top for above in spans.values() for top in above}
+        for number, row in enumerate(grid.cells):
+            if number < start:
+                continue
+            if spans:
+                row = row if isinstance(row, FlawedRow) else list(row)
+                for first, left in spans.get(number, ()):
+                    row.extend([""] * (left + 1 - len(row)))
+                    row[left] = row[left] or tops.get((first, left), "")
+                tops.update({(r, c): row[c] for r, c in wanted if r == number and c < len(row)})
+            yield row
+
+    return Table(grid.sheet, header, indices, Rows(rows, grid.cells.count - start), filled)
 
 
 def _find_header(grid: Grid, columns: Mapping[str, str]) -> tuple[int, list[str], int]:
     """(mapped columns found, header names, index of the first data row) of the best header band."""
     wanted = {normal(name) for name in columns.values()}
     best: tuple[tuple[int, int, int], list[str], int] = ((-1, 0, 0), [], 0)
-    for top in range(min(HEADER_SEARCH_ROWS, len(grid.cells))):
+    cells = grid.cells.head(HEADER_SEARCH_ROWS + HEADER_BAND_ROWS)
+    for top in range(min(HEADER_SEARCH_ROWS, len(cells))):
         for height in range(1, HEADER_BAND_ROWS + 1):
             bottom = top + height
-            if bottom > len(grid.cells):
+            if bottom > len(cells):
                 break
-            names = _band_names(grid, top, bottom)
+            names = _band_names(cells, grid.merged, top, bottom)
             found = len(wanted & {normal(alias) for name in names for alias in _aliases(name)})
             rank = (found, -height, -top)
             if rank > best[0]:
@@ -175,11 +117,13 @@ def _find_header(grid: Grid, columns: Mapping[str, str]) -> tuple[int, list[str]
     return max(found, 0), names, max(bottom, lowest + 1)
 
 
-def _band_names(grid: Grid, top: int, bottom: int) -> list[str]:
+def _band_names(
+    cells: Sequence[list[str]], merged: Sequence[tuple[int, int, int, int]], top: int, bottom: int
+) -> list[str]:
     """One name per column: the texts of its band, merged cells spread out, joined by ` / `."""
-    width = max((len(row) for row in grid.cells[top:bottom]), default=0)
-    band = [[*row, *[""] * (width - len(row))] for row in grid.cells[top:bottom]]
-    for first, left, last, right in grid.merged:
+    width = max((len(row) for row in cells[top:bottom]), default=0)
+    band = [[*row, *[""] * (width - len(row))] for row in cells[top:bottom]]
+    for first, left, last, right in merged:
         if top <= first < bottom and left < width:
             for r in range(first, min(last + 1, bottom)):
                 for c in range(left, min(right + 1, width)):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from specs.project import FaultCodes, WorkOrders
 from tasks.data.colloquial import divide_action, split_steps
+from tasks.data.grid import FlawedRow
 from tasks.data.records import Draft, FateName, Intake, SourceFile, Unit
 from tasks.data.tables import Grid, Table, find_tables, normal, read_grids
 
@@ -70,7 +71,10 @@ def read_tables(file: SourceFile, source: WorkOrders | FaultCodes, intake: Intak
     grids = read_grids(file, source.encoding)
     columns = {str(name): header for name, header in source.columns.items()}
     found = find_tables(grids, columns, file.name, source.sheet)
-    intake.decoding.extend(decoding_entry(file.name, grid) for _, grid in found)
+    for table, grid in found:
+        intake.decoding.append(decoding_entry(file.name, grid))
+        intake.counts.update(grid.noticed)
+        intake.counts["merged_cells_filled"] += table.filled
     read = {grid.sheet for _, grid in found}
     for grid in grids:
         if grid.sheet not in read:
@@ -82,7 +86,8 @@ def read_tables(file: SourceFile, source: WorkOrders | FaultCodes, intake: Intak
 def _rows(file: SourceFile, tables: Sequence[Table]) -> Iterator[tuple[Unit, Table, list[str]]]:
     for table in tables:
         for number, row in enumerate(table.rows, start=1):
-            yield Unit(file.name, table.location(number), "\t".join(row)), table, row
+            original = row.original if isinstance(row, FlawedRow) else "\t".join(row)
+            yield Unit(file.name, table.location(number), original), table, row
 
 
 def decoding_entry(name: str, grid: Grid) -> dict[str, object]:
@@ -95,6 +100,7 @@ def decoding_entry(name: str, grid: Grid) -> dict[str, object]:
         "characters_in": grid.characters_in,
         "characters_out": grid.characters_out,
         "replacement_characters": grid.replaced,
+        "dialect": grid.dialect,
     }
 
 
@@ -176,6 +182,8 @@ def _order_draft(unit: Unit, table: Table, row: Sequence[str], codes: CodeTable,
 
 def _row_problem(table: Table, row: Sequence[str], needed: Sequence[str]) -> tuple[FateName, str] | None:
     """(fate, reason) of a row that cannot become a sample."""
+    if isinstance(row, FlawedRow):
+        return "quarantined", row.reason
     if not any(cell.strip() for cell in row):
         return "out_of_scope", "empty_row"
     if sum(normal(c) == normal(h) for c, h in zip(row, table.header, strict=False) if c.strip()) >= len(table.columns):

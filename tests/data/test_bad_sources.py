@@ -70,7 +70,7 @@ def test_a_missing_column_names_the_near_ones(tmp_path: Path):
 @pytest.mark.parametrize(
     ("name", "content", "words"),
     [
-        ("raw/x.xlsx", b"PK no workbook", "not a readable .xlsx"),
+        ("raw/x.xlsx", b"PK no workbook", "not a readable XLSX"),
         ("raw/x.xls", b"no workbook at all", "not a readable workbook"),
         ("raw/x.csv.gz", b"\x1f\x8b broken", "not a complete gzip"),
         ("raw/x.doc", b"old", "cannot be read from"),

@@ -74,7 +74,7 @@ def test_a_header_band_under_title_rows_is_found_and_zeros_are_kept(tmp_path: Pa
     columns = {"fault_type": "Code", "steps": "Work / Checks", "repair": "repair", "date": "Hours"}
     [(table, _)] = find_tables(read_grids(file), columns, "a.xlsx", None)
     assert len(table.rows) == 3
-    assert [table.value(table.rows[0], f) for f in columns] == ["0012", "looked", "fixed", "2"]
+    assert [table.value(next(iter(table.rows)), f) for f in columns] == ["0012", "looked", "fixed", "2"]
     assert table.location(3) == "Sheet#3"
 
 

@@ -1,16 +1,31 @@
-"""The history for somebody who was not there: audit list, show, verify, export, anchor."""
+"""The history for somebody who was not there: audit list, show, diff, verify, export, anchor."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from flows.cli.app import audit
 from flows.cli.options import AsJson, ProjectOption, RunArgument
-from flows.cli.output import emit, guarded, say
+from flows.cli.output import emit, guarded, say, show
 from specs.errors import EXIT_DONE, EXIT_VERIFICATION, InputError
+
+if TYPE_CHECKING:
+    from flows.audit.history import History
+    from specs.base import Language
+
+Bundle = Annotated[
+    Optional[Path],  # noqa: UP045  typer reads this at run time
+    typer.Option("--bundle", help="A file written by `audit export`; no project and no database are needed."),
+]
+Signers = Annotated[
+    Optional[list[str]],  # noqa: UP045
+    typer.Option("--signer", help="A public key that you trust, or its .pub file; may be given several times."),
+]
 
 
 @audit.command("list")
@@ -21,48 +36,97 @@ def list_events(
         Optional[list[str]],  # noqa: UP045
         typer.Option("--kind", help="Only events of this kind; may be given several times."),
     ] = None,
+    last: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option("--last", min=1, help="Only the last few."),
+    ] = None,
     project: ProjectOption = None,
     as_json: AsJson = False,
 ) -> int:
     """Every recorded event, in order."""
     from flows import audit as history
+    from flows.audit.report import visible
     from flows.cli.find import find_run
 
     found = find_run(run, project)
-    events = history.list_events(found.ledger, found.run, kind or ())
+    events = history.list_events(found.ledger, found.run, kind or (), last=last)
     if as_json:
-        emit({"run": found.run, "events": events})
+        emit({"run": found.run, "events": list(events)})
     else:
         for event in events:
-            say(f"{event['sequence']:>5}  {event['at']}  {event['kind']:<20} {event['actor']}")
+            say(f"{event['sequence']:>5}  {event['at']}  {event['kind']:<20} {visible(event['actor'])}")
     return EXIT_DONE
 
 
 @audit.command("show")
 @guarded
-def show_history(run: RunArgument = None, project: ProjectOption = None, as_json: AsJson = False) -> int:
+def show_history(
+    run: RunArgument = None, bundle: Bundle = None, project: ProjectOption = None, as_json: AsJson = False
+) -> int:
     """The story of a run: differences first, then stage by stage, expected beside actual, who decided what."""
-    from flows import audit as history
-    from flows.cli.find import find_run
-    from flows.workspace import frozen_spec
+    from flows import audit
+    from flows.audit.story import KEEP
 
-    found = find_run(run, project)
-    text = history.show(found.ledger, found.run, found.workspace.folder, frozen_spec(found.workspace).language)
+    with _history(run, project, bundle, KEEP) as history:
+        text = audit.show(history, _language(history))
     if as_json:
-        emit({"run": found.run, "story": text})
+        emit({"run": history.run, "story": text})
     else:
         say(text)
     return EXIT_DONE
+
+
+@audit.command("diff")
+@guarded
+def diff_runs(
+    one: Annotated[str, typer.Argument(metavar="RUN1", help="A run's id, or a bundle.")],
+    other: Annotated[str, typer.Argument(metavar="RUN2", help="A run's id, or a bundle.")],
+    project: ProjectOption = None,
+    as_json: AsJson = False,
+) -> int:
+    """What differs between two runs: spec, parameters, data, metrics, decisions, versions."""
+    from flows.audit.diff import diff
+
+    with _either(one, project) as first, _either(other, project) as second:
+        found = diff(first, second, _language(first))
+    if as_json:
+        emit(found.model_dump(mode="json"))
+        return EXIT_DONE
+    for section, differences in found.differences.items():
+        if differences:
+            show(_difference_table(section, differences, found.runs))
+            say()
+    same = ", ".join(f"{count} of {section}" for section, count in found.same.items() if count)
+    say(("no difference; " if found.equal else "") + f"the same: {same or 'nothing'}")
+    for text in found.unread:
+        say(f"not compared: {text}")
+    return EXIT_DONE
+
+
+def _difference_table(section: str, differences: list[Any], runs: tuple[str, str]) -> Any:
+    from rich.table import Table
+
+    from flows.audit.report import visible
+
+    table = Table(title=section, title_justify="left", show_edge=False)
+    for column in ("", *runs):
+        table.add_column(visible(column), overflow="fold")
+    for difference in differences:
+        texts = (difference.title, difference.one_shown, difference.other_shown)
+        table.add_row(*(visible(text) for text in texts))
+    return table
 
 
 @audit.command("verify")
 @guarded
 def verify_history(
     run: RunArgument = None,
+    bundle: Bundle = None,
     anchor: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option("--anchor", help="A head written earlier by `audit anchor` and kept elsewhere."),
     ] = None,
+    signer: Signers = None,
     project: ProjectOption = None,
     as_json: AsJson = False,
 ) -> int:
@@ -70,9 +134,16 @@ def verify_history(
     from flows import audit as history
     from flows.cli.find import find_run
 
-    found = find_run(run, project)
     known = history.read_anchor(anchor) if anchor else None
-    report = history.verify(found.ledger, found.run, found.workspace.folder, known)
+    if signer and known is None:
+        raise InputError("--signer says who must have signed the anchor, and none was given", "add --anchor FILE")
+    signers = [public_key(text) for text in signer or ()]
+    if bundle is not None:
+        _bundle_alone(run, project)
+        report = history.verify_bundle(bundle, known, signers)
+    else:
+        found = find_run(run, project)
+        report = history.verify(found.ledger, found.run, found.workspace.folder, known, signers)
     if as_json:
         emit(report.model_dump(mode="json"))
     else:
@@ -80,15 +151,31 @@ def verify_history(
     return EXIT_DONE if report.ok else EXIT_VERIFICATION
 
 
+def public_key(text: str) -> str:
+    """A public key, given as it is or as the file it lies in. Raises `InputError` for anything else."""
+    from specs.ssh_keys import plain_key
+
+    try:
+        path = Path(text).expanduser()
+        if " " not in text and path.is_file():
+            text = path.read_text(encoding="utf-8")
+        return plain_key(text)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{text[:100]!r} is no public key: {error}", "name a .pub file, or give the line that stands in it"
+        ) from error
+
+
 def _say_report(report: Any) -> None:
-    document = report.model_dump(mode="json")
-    for part in ("integrity", "completeness", "authority"):
-        body = document[part]
-        say(f"{part}: {'ok' if body['ok'] else 'FAILED'}")
-        for step in body["steps"]:
-            mark = "ok  " if step["ok"] else "FAIL"
-            say(f"  {step['n']:>2} {mark} {step['check']}: {step['detail']}")
-    say("verified" if document["ok"] else "NOT verified")
+    marks = {"all": "ok  ", "part": "part", "none": "--  "}
+    for name, part in report.parts.items():
+        say(f"{name}: {'ok' if part.ok else 'FAILED'}")
+        for step in part.steps:
+            say(f"  {step.n:>2} {marks[step.verified] if step.ok else 'FAIL'} {step.check}: {step.detail}")
+    steps = [step for part in report.parts.values() for step in part.steps]
+    left = sum(step.verified != "all" for step in steps)
+    said = f"; {left} of {len(steps)} steps say what they could not verify" if left else ""
+    say(("verified" if report.ok else "NOT verified") + said)
 
 
 @audit.command("anchor")
@@ -96,6 +183,10 @@ def _say_report(report: Any) -> None:
 def write_anchor(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Where to write the head; keep it elsewhere.")],
     run: RunArgument = None,
+    sign: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--sign", metavar="KEY", help="Sign it with this SSH key."),
+    ] = None,
     project: ProjectOption = None,
     as_json: AsJson = False,
 ) -> int:
@@ -105,11 +196,12 @@ def write_anchor(
 
     _check_target(file, "audit anchor", run, project)
     found = find_run(run, project)
-    head = history.anchor(found.ledger, found.run, file)
+    head = history.anchor(found.ledger, found.run, file, sign)
     if as_json:
         emit(head.model_dump(mode="json"))
     else:
-        say(f"wrote {file}; keep it where nobody who can change the project can change it")
+        how = "signed" if sign else "not signed"
+        say(f"wrote {file}, {how}; keep it where nobody who can change the project can change it")
     return EXIT_DONE
 
 
@@ -118,6 +210,13 @@ def write_anchor(
 def export_history(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A zip file to write.")],
     run: RunArgument = None,
+    artifacts: Annotated[
+        bool, typer.Option("--artifacts", help="Artifacts, released files and transcripts too; no raw data.")
+    ] = False,
+    raw_data: Annotated[
+        bool,
+        typer.Option("--dangerously-include-raw-data", help="Raw files and quarantined rows too, as they were given."),
+    ] = False,
     project: ProjectOption = None,
     as_json: AsJson = False,
 ) -> int:
@@ -127,12 +226,61 @@ def export_history(
 
     _check_target(file, "audit export", run, project)
     found = find_run(run, project)
-    names = history.export(found.ledger, found.run, found.workspace.folder, file)
+    raw_data_of = found.workspace.project_dir if raw_data else None
+    folder = found.workspace.folder
+    contents = history.export(
+        found.ledger, found.run, folder, file, artifacts=artifacts, dangerously_raw_data_of=raw_data_of
+    )
     if as_json:
-        emit({"file": str(file), "entries": names})
-    else:
-        say(f"wrote {file} ({len(names)} entries)")
+        left_out = dict(sorted(contents.left_out.items()))
+        emit({"file": str(file), "entries": list(contents.entries), "left_out": left_out})
+        return EXIT_DONE
+    say(f"wrote {file} ({len(contents.entries)} entries)")
+    for what, count in sorted(contents.left_out.items()):
+        say(f"  left out: {count} {what}")
     return EXIT_DONE
+
+
+@contextmanager
+def _history(
+    run: str | None, project: Path | None, bundle: Path | None, keep: frozenset[str] = frozenset()
+) -> Iterator[History]:
+    """The history that a command means: a run's, or a bundle's."""
+    from flows.audit.history import read_history
+    from flows.audit.unpacking import unpacked
+    from flows.cli.find import find_run
+
+    if bundle is not None:
+        _bundle_alone(run, project)
+        with unpacked(bundle, keep=keep) as (history, _):
+            yield history
+        return
+    found = find_run(run, project)
+    yield read_history(found.ledger, found.run, found.workspace.folder, keep=keep)
+
+
+@contextmanager
+def _either(name: str, project: Path | None) -> Iterator[History]:
+    """The history of a run, or of a bundle in the place of one."""
+    path = Path(name)
+    is_file = len(name) < 1000 and path.is_file()
+    with _history(None if is_file else name, None if is_file else project, path if is_file else None) as history:
+        yield history
+
+
+def _language(history: History) -> Language:
+    """The language of the project that a run is of, as its frozen spec says; English where that cannot be read."""
+    import json
+
+    try:
+        return "zh" if json.loads((history.run_dir / "spec.json").read_bytes()).get("language") == "zh" else "en"
+    except (OSError, ValueError, AttributeError):
+        return "en"
+
+
+def _bundle_alone(run: str | None, project: Path | None) -> None:
+    if run is not None or project is not None:
+        raise InputError("a bundle holds its run; a run or project beside --bundle means nothing", "leave it out")
 
 
 def _check_target(file: Path, command: str, run: str | None, project: Path | None) -> None:

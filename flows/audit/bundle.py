@@ -1,85 +1,229 @@
-"""Taking the history elsewhere: the head as an anchor, the events and small documents as a bundle."""
+"""Writing a bundle: the history of a run in one file that can be verified without the project or its database.
+
+events.jsonl           one object a line: the hash, and the hashed bytes as text
+*.json, gates/, proposals/, <stage>/<attempt>/    documents, reports and plots as the run has them
+keys.allowed_signers   the public keys of the policy, in the form that `ssh-keygen -Y verify` reads
+objects/<sha256>       on request: artifacts, by the digest that the evidence names
+bundle.json            what is in the file, with sizes and digests, and how much was left out
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 import os
 import zipfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from pydantic import AwareDatetime, Field, ValidationError
-
+from flows.audit.history import stored_rows
+from flows.gatefiles import attempt_folder
 from flows.ledger import Ledger
-from specs.base import Sha256, Strict
-from specs.canonical import canonical_bytes
-from specs.errors import InputError
-from specs.files import storage_errors, write_json
+from flows.ledger.chain import Stored
+from flows.workspace import GATES
+from specs.canonical import canonical_bytes, sha256_file
+from specs.files import storage_errors
+from specs.results import Evidence
 
+FORMAT = "gatewright-bundle"
+VERSION = 2
+EVENTS = "events.jsonl"
+LIST = "bundle.json"
+OBJECTS = "objects/"
+VERBATIM = ("artifacts/quarantine.parquet", "artifacts/paragraphs.parquet", "artifacts/review_pairs.parquet")
+"""Artifacts of the data stage that repeat raw data word for word. Bundles leave them out, whatever is asked for."""
+
+_ATTEMPT = "[0-9][0-9]-*/[0-9][0-9][0-9]"
 _DOCUMENTS = (
     "*.json",
-    "gates/**/*.json",
+    "gates/*/*/*.json",
     "proposals/*.json",
-    "[0-9]*/*/*.json",
-    "[0-9]*/*/report.md",
+    f"{_ATTEMPT}/evidence.json",
+    f"{_ATTEMPT}/gate.json",
+    f"{_ATTEMPT}/proposal.json",
+    f"{_ATTEMPT}/report.md",
+    f"{_ATTEMPT}/report.html",
+    f"{_ATTEMPT}/plots/*",
     "release/*.json",
+    "release/model_card.md",
+    "release/evidence/*.json",
 )
+_PIECE = 1 << 20
+_LARGE = 1 << 31
 
 
-class Anchor(Strict):
-    """The head of a run at a moment. Kept elsewhere, it shows that nothing before it was changed or cut."""
+@dataclass
+class Contents:
+    """What went into a bundle, and the number of files of each sort that did not."""
 
-    format: str = "gatewright-anchor"
-    version: int = 1
-    run: str
-    sequence: int = Field(ge=1)
-    head: Sha256
-    at: AwareDatetime
+    entries: dict[str, dict[str, Any]] = field(default_factory=dict)
+    left_out: Counter[str] = field(default_factory=Counter)
 
 
-def anchor(ledger: Ledger, run: str, path: Path) -> Anchor:
-    """Write the head of a run to a file for keeping elsewhere. It is not signed: keep it where others cannot write."""
-    last = ledger.events(run)[-1]
-    found = Anchor(run=run, sequence=last.sequence, head=last.hash, at=ledger.now())
-    write_json(path, found)
+def export(
+    ledger: Ledger,
+    run: str,
+    run_dir: Path,
+    path: Path,
+    *,
+    artifacts: bool = False,
+    dangerously_raw_data_of: Path | None = None,
+) -> Contents:
+    """Write the bundle of a run. Equal histories give equal bytes.
+
+    `artifacts` adds artifacts and transcripts. `dangerously_raw_data_of` names the project whose raw files and
+    quarantined rows go in too; without it they never do.
+    """
+    part = path.with_name(path.name + ".part")  # a bundle that a full disk cut never looks like one
+    contents = Contents()
+    ledger.run(run)
+    try:
+        with storage_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as bundle:
+                count, head = _write_events(bundle, contents, stored_rows(ledger, run))
+                _write_files(bundle, contents, run_dir, artifacts, dangerously_raw_data_of)
+                listed = {
+                    "format": FORMAT,
+                    "version": VERSION,
+                    "run": run,
+                    "events": count,
+                    "head": head,
+                    "files": contents.entries,
+                    "left_out": dict(sorted(contents.left_out.items())),
+                }
+                _write(bundle, Contents(), LIST, [canonical_bytes(listed)])
+            os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+    return contents
+
+
+def _write_events(bundle: zipfile.ZipFile, contents: Contents, rows: Iterator[Stored]) -> tuple[int, str]:
+    """Write events.jsonl; returns the number of events and the hash of the last one."""
+    count, head = 0, ""
+
+    def lines() -> Iterator[bytes]:
+        nonlocal count, head
+        for row in rows:
+            count, head = count + 1, row.hash
+            yield json.dumps(_line(row), ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode() + b"\n"
+
+    _write(bundle, contents, EVENTS, lines())
+    return count, head
+
+
+def _line(row: Stored) -> dict[str, str]:
+    try:
+        return {"body": row.body.decode(), "hash": row.hash}
+    except UnicodeDecodeError:  # bytes that somebody put there; the audit of the bundle shall see them as they are
+        return {"body_base64": base64.b64encode(row.body).decode(), "hash": row.hash}
+
+
+def _write_files(
+    bundle: zipfile.ZipFile, contents: Contents, run_dir: Path, artifacts: bool, raw_data_of: Path | None
+) -> None:
+    patterns = (*_DOCUMENTS, "transcripts/*.json") if artifacts else _DOCUMENTS
+    if not artifacts:
+        contents.left_out["transcripts"] = sum(1 for _ in run_dir.glob("transcripts/*.json"))
+    files = {p for pattern in patterns for p in run_dir.glob(pattern) if p.is_file() and not p.is_symlink()}
+    for file in sorted(files, key=lambda p: p.relative_to(run_dir).as_posix()):
+        _write(bundle, contents, file.relative_to(run_dir).as_posix(), _pieces(file))
+    objects = _objects(run_dir, contents, artifacts, raw_data_of)
+    for digest, file in sorted(objects.items()):
+        _write(bundle, contents, OBJECTS + digest, _pieces(file), zipfile.ZIP_STORED, file.stat().st_size)
+    contents.left_out = +contents.left_out
+
+
+def _objects(run_dir: Path, contents: Contents, artifacts: bool, raw_data_of: Path | None) -> dict[str, Path]:
+    """The digest that a document names to the file that goes in under it."""
+    found: dict[str, Path] = {}
+    for stage in GATES[:-1]:
+        for folder in sorted(attempt_folder(run_dir, stage, 1).parent.glob("[0-9][0-9][0-9]")):
+            evidence = _evidence(folder)
+            for artifact in evidence.artifacts if evidence else ():
+                verbatim = stage == "data" and artifact.path in VERBATIM
+                if not artifact.path.startswith("artifacts/"):
+                    continue  # plots are documents
+                if raw_data_of is not None if verbatim else artifacts:
+                    _choose(found, contents, folder, artifact.path, artifact.sha256)
+                else:
+                    contents.left_out["raw data and quarantine" if verbatim else "artifacts"] += 1
+            if evidence and stage == "data":
+                _raw(found, contents, evidence, raw_data_of)
+    for listed in _released(run_dir):
+        name = str(listed["path"])
+        if f"release/{name}" in contents.entries:
+            continue  # it is a document
+        if artifacts:
+            _choose(found, contents, run_dir / "release", name, str(listed["sha256"]))
+        else:
+            contents.left_out["released files"] += 1
     return found
 
 
-def read_anchor(path: Path) -> Anchor:
-    """The anchor in a file. Raises `InputError` when there is none."""
+def _choose(found: dict[str, Path], contents: Contents, folder: Path, name: str, sha256: str) -> None:
+    """Take a file under the digest it should have. A changed one wins over its twin: the audit shall see it."""
+    path = folder / name
+    inside = path.resolve().is_relative_to(folder.resolve())
+    if not inside or path.is_symlink() or not path.is_file():
+        contents.left_out["files that are missing"] += 1
+    elif sha256 not in found or sha256_file(path) != sha256:
+        found[sha256] = path
+
+
+def _raw(found: dict[str, Path], contents: Contents, evidence: Evidence, project_dir: Path | None) -> None:
+    for name, sha256 in sorted(evidence.inputs.items()):
+        if not name.startswith("raw:"):
+            continue
+        if project_dir is None:
+            contents.left_out["raw data and quarantine"] += 1
+        else:
+            _choose(found, contents, project_dir, name.removeprefix("raw:"), sha256)
+
+
+def _evidence(folder: Path) -> Evidence | None:
     try:
-        return Anchor.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise InputError(
-            f"cannot read the anchor {path}: {error.strerror}", "write one: gatewright audit anchor FILE RUN"
-        ) from error
-    except ValidationError as error:
-        raise InputError(f"{path} is not an anchor", "`gatewright audit anchor FILE RUN` writes one") from error
+        return Evidence.model_validate_json((folder / "evidence.json").read_bytes())
+    except (OSError, ValueError):
+        return None
 
 
-def export(ledger: Ledger, run: str, run_dir: Path, path: Path) -> list[str]:
-    """Write a ZIP with the events (one JSON object a line: hash, and the hashed bytes as text) and the documents.
-
-    Artifacts, checkpoints and raw data stay out; their digests are in the evidence. Equal histories give equal bytes.
-    """
-    lines = [canonical_bytes({"hash": row.hash, "body": row.body.decode()}) for row in ledger.stored(run)]
-    files = sorted({p for pattern in _DOCUMENTS for p in run_dir.glob(pattern) if p.is_file() and not p.is_symlink()})
-    names = ["events.jsonl"]
-    part = path.with_name(path.name + ".part")  # a bundle that a full disk cut never looks like one
-    with storage_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as bundle:
-            bundle.writestr(_entry("events.jsonl"), b"\n".join(lines) + b"\n")
-            for file in files:
-                name = file.relative_to(run_dir).as_posix()
-                bundle.writestr(_entry(name), file.read_bytes())
-                names.append(name)
-            listed = json.dumps({"format": "gatewright-bundle", "version": 1, "run": run, "files": names}, indent=1)
-            bundle.writestr(_entry("bundle.json"), listed)
-        os.replace(part, path)
-    return names
+def _released(run_dir: Path) -> list[Mapping[str, Any]]:
+    try:
+        files = json.loads((run_dir / "release" / "manifest.json").read_bytes())["files"]
+        return [f for f in files if isinstance(f["path"], str) and isinstance(f["sha256"], str)]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
 
 
-def _entry(name: str) -> zipfile.ZipInfo:
-    entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
-    entry.compress_type = zipfile.ZIP_DEFLATED
-    return entry
+def _pieces(file: Path) -> Iterator[bytes]:
+    with file.open("rb") as stream:
+        while piece := stream.read(_PIECE):
+            yield piece
+
+
+def _write(
+    bundle: zipfile.ZipFile,
+    contents: Contents,
+    name: str,
+    pieces: Iterable[bytes],
+    compression: int = zipfile.ZIP_DEFLATED,
+    expected_size: int = 0,
+) -> None:
+    """One entry, with a fixed time and mode so that equal content gives equal bytes."""
+    info = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))
+    info.compress_type = compression
+    info.external_attr = 0o100644 << 16
+    found, size = hashlib.sha256(), 0
+    large = name == EVENTS or expected_size > _LARGE
+    with bundle.open(info, "w", force_zip64=large) as entry:
+        for piece in pieces:
+            entry.write(piece)
+            found.update(piece)
+            size += len(piece)
+    contents.entries[name] = {"bytes": size, "sha256": found.hexdigest()}

@@ -3,60 +3,69 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
-from flows.audit.bundle import Anchor
+from flows.audit.anchors import Anchor, check_head
 from flows.audit.history import History
 from flows.audit.report import Checks, Part
+from flows.audit.unpacking import BundleFacts
 from flows.gatefiles import attempt_folder, gate_folder
 from flows.workspace import GATES
-from specs.events import TERMINAL_KINDS, AttemptReserved, DecisionRecorded, GateOpened, RunCreated
+from specs.events import AttemptReserved, DecisionRecorded, GateOpened, RunCreated
 
 
-def completeness(history: History, anchor: Anchor | None) -> Part:
-    """The steps of completeness."""
+def completeness(history: History, anchor: Anchor | None, bundle: BundleFacts | None = None) -> Part:
+    """The steps of completeness; the last one is about the anchor."""
     checks = Checks()
     _sequence(checks, history)
-    _ends(checks, history)
+    _ends(checks, history, bundle)
     _attempts(checks, history)
     _folders(checks, history)
     _gates(checks, history)
     _goal(checks, history)
-    _anchor(checks, history, anchor)
+    check_head(checks, history.run, history.chain.count, history.chain.anchored, anchor)
     return checks.part()
 
 
 def _sequence(checks: Checks, history: History) -> None:
-    numbers = [row.sequence for row in history.rows]
-    faults = [
-        f"event {expected} is missing or out of order"
-        for expected, number in enumerate(numbers, start=1)
-        if number != expected
-    ]
-    checks.add("events are numbered from 1 without a gap", faults[:1], f"1 to {len(numbers)}")
+    faults = [f"event {f.sequence}: {f.what}" for f in history.chain.faults if f.kind == "gap"]
+    faults += [] if history.chain.count else ["there is no event"]
+    checks.add("events are numbered from 1 without a gap", faults[:1], f"1 to {history.chain.count}")
     created = [event.sequence for event, _ in history.of(RunCreated)]
     checks.add("the run begins once, with its first event", [] if created == [1] else ["it does not"], "run.created")
 
 
-def _ends(checks: Checks, history: History) -> None:
-    row = history.beside["runs"][0]
+def _ends(checks: Checks, history: History, bundle: BundleFacts | None) -> None:
+    count, ends = history.chain.count, history.chain.ends
     faults = []
-    if (row["sequence"], row["head"]) != (len(history.rows), history.rows[-1].hash if history.rows else ""):
-        faults.append(f"the run counts {row['sequence']} events, {len(history.rows)} are there")
-    if row["state"] != history.state.state:
-        faults.append(f"the run is listed as {row['state']}, its events say {history.state.state}")
-    if history.state.created and row["project"] != history.state.created.project:
-        faults.append(f"the run is listed under project {row['project']!r}")
-    checks.add(
-        "the run's row agrees with its events", faults, f"state {history.state.state}, {len(history.rows)} events"
-    )
-    ends = [row.sequence for row in history.rows if row.kind in TERMINAL_KINDS]
-    faults = []
-    if ends and ends != [len(history.rows)]:
-        faults.append(f"a terminal record stands at event {ends[0]}, but {len(history.rows)} events are there")
-    if not ends and row["terminal"]:
-        faults.append("the run is listed as ended, its terminal record is missing")
+    if ends and ends != [count]:
+        faults.append(f"a terminal record stands at event {ends[0]}, but {count} events are there")
+    check = "the run's row agrees with its events"
+    if history.beside is not None:
+        row = history.beside["runs"][0]
+        checks.add(check, _row(history, row), f"state {history.state.state}, {count} events")
+        if not ends and row["terminal"]:
+            faults.append("the run is listed as ended, its terminal record is missing")
+    elif bundle is not None and bundle.listed.events is not None:
+        said = (bundle.listed.events, bundle.listed.head or "")
+        found = (count, history.chain.head)
+        differs = [f"the bundle's list counts {said[0]} events up to {said[1][:12]}, {count} are there"]
+        checks.add(check, [] if said == found else differs, f"{count} events, as the bundle's list says")
+    else:
+        checks.skip(check, "a bundle of version 1 holds neither the row nor a count")
     seen = "it is the last event" if ends else "the run is open; only an anchor could show a cut tail"
     checks.add("a run that ended has its terminal record, last", faults, seen)
+
+
+def _row(history: History, row: dict[str, Any]) -> list[str]:
+    state, faults = history.state, []
+    if (row["sequence"], row["head"]) != (history.chain.count, history.chain.head):
+        faults.append(f"the run counts {row['sequence']} events, {history.chain.count} are there")
+    if row["state"] != state.state:
+        faults.append(f"the run is listed as {row['state']}, its events say {state.state}")
+    if state.created and row["project"] != state.created.project:
+        faults.append(f"the run is listed under project {row['project']!r}")
+    return faults
 
 
 def _attempts(checks: Checks, history: History) -> None:
@@ -132,23 +141,3 @@ def _goal(checks: Checks, history: History) -> None:
         missing = [f"{s} has no published attempt that counts" for s in state.stages if not state.inputs([s])]
         missing += [] if state.release else ["the release was never published"]
     checks.add("a finished run went through every stage", missing, f"{len(state.stages)} stages, run {state.state}")
-
-
-def _anchor(checks: Checks, history: History, anchor: Anchor | None) -> None:
-    if anchor is None:
-        checks.add("the head equals the anchor", [], "not verified: no anchor was given")
-        return
-    faults = []
-    if anchor.run != history.run:
-        faults.append(f"the anchor is of run {anchor.run}")
-    elif anchor.sequence > len(history.rows):
-        faults.append(f"the anchor knows {anchor.sequence} events, only {len(history.rows)} are there")
-    elif anchor.sequence < 1 or history.rows[anchor.sequence - 1].hash != anchor.head:
-        faults.append(f"event {anchor.sequence} is not the one that was anchored")
-    later = len(history.rows) - anchor.sequence
-    checks.add(
-        "the head equals the anchor",
-        faults,
-        f"event {anchor.sequence}, anchored at {anchor.at:%Y-%m-%d %H:%M} UTC"
-        + (f"; {later} events since" if later else ""),
-    )

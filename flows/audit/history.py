@@ -1,41 +1,142 @@
-"""What an audit works on: the rows as stored, the events that can be read, the tables beside, the run's folder."""
+"""What an audit works on: the chain as it was followed, the events that matter, the tables beside, the run's files."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
+from sqlalchemy import select
 
-from flows.folding import RunState, fold
+from flows.audit.files import RunFiles
+from flows.folding import RunState, advance
 from flows.gatefiles import attempt_folder
 from flows.ledger import Ledger
-from flows.ledger.chain import Stored, opened
+from flows.ledger.chain import ChainCheck, Fault, Stored
+from flows.ledger.engine import reading
+from flows.ledger.schema import events as events_table
 from flows.workspace import GATES
-from specs.events import AttemptPublished, DecisionRecorded, Event, Payload
+from specs.events import (
+    TERMINAL_KINDS,
+    AttemptPublished,
+    DecisionRecorded,
+    Event,
+    InputsHashed,
+    Payload,
+)
 from specs.policy import Policy
 from specs.results import Evidence
 
 P = TypeVar("P", bound=Payload)
 
+BULK = frozenset({"checkpoint.saved", "fallback.taken", "inputs.hashed", "lease.taken", "prefect.attached"})
+"""Kinds that no right to decide rests on. An audit checks each of them while it streams and keeps none of them."""
 
-@dataclass(frozen=True)
+_KEPT_FAULTS = 1000
+_ROWS_AT_ONCE = 5000
+
+
+@dataclass
+class ChainReport:
+    """What following the chain gave; faults past the first thousand are counted only."""
+
+    count: int = 0
+    head: str = ""
+    faults: list[Fault] = field(default_factory=list)
+    more_faults: int = 0
+    backwards: int = 0
+    ends: list[int] = field(default_factory=list)
+    anchored: str | None = None
+    last_at: str = ""
+
+    def see(self, row: Stored, position: int, faults: list[Fault], anchored_at: int) -> None:
+        """Take in one row, the `position`-th that is there."""
+        self.count, self.head = position, row.hash
+        self.backwards += row.at < self.last_at
+        self.last_at = row.at
+        if row.kind in TERMINAL_KINDS:
+            self.ends.append(position)
+        if position == anchored_at:
+            self.anchored = row.hash
+        room = max(0, _KEPT_FAULTS - len(self.faults))
+        self.faults += faults[:room]
+        self.more_faults += len(faults[room:])
+
+
+@dataclass
+class InputsWatch:
+    """Whether the inputs of an attempt are the same before it ran and after."""
+
+    before: dict[tuple[str, int], dict[str, str]] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+
+    def see(self, sequence: int, hashed: InputsHashed) -> None:
+        """Take in one record of hashed inputs."""
+        key = (hashed.stage, hashed.attempt)
+        if hashed.moment == "before":
+            self.before[key] = hashed.inputs
+        elif self.before.get(key) != hashed.inputs:
+            self.faults.append(f"event {sequence}: inputs of {hashed.stage} {hashed.attempt} changed while it ran")
+
+
+@dataclass
 class History:
-    """One run, read once."""
+    """One run, read once. `events` and `payloads` hold every event but those of a bulk kind (unless asked for).
+
+    `beside` is None where no database was read. `anchored_at` is the event whose hash the chain report keeps.
+    """
 
     run: str
-    run_dir: Path
-    rows: list[Stored]
-    events: list[Event]
-    payloads: list[Payload]
-    unreadable: list[str]
-    beside: dict[str, list[dict[str, Any]]]
-    state: RunState
+    files: RunFiles
+    beside: dict[str, list[dict[str, Any]]] | None = None
+    keep: frozenset[str] = frozenset()
+    anchored_at: int = 0
+    chain: ChainReport = field(default_factory=ChainReport)
+    inputs: InputsWatch = field(default_factory=InputsWatch)
+    events: list[Event] = field(default_factory=list)
+    payloads: list[Payload] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+    kinds: Counter[str] = field(default_factory=Counter)
+    state: RunState = field(default_factory=RunState)
+
+    @property
+    def run_dir(self) -> Path:
+        """Where the files that can be opened lie."""
+        return self.files.folder
+
+    def follow(self, rows: Iterable[Stored]) -> None:
+        """Read the rows in order. What cannot be read is kept as a finding, not raised."""
+        check = ChainCheck(self.run)
+        for position, row in enumerate(rows, start=1):
+            fields, faults = check.see(row)
+            self.chain.see(row, position, faults, self.anchored_at)
+            self.kinds[row.kind] += 1
+            try:
+                if fields is None:
+                    raise ValueError("the stored bytes are no event")
+                self._take(row, fields)
+            except (ValidationError, ValueError, TypeError) as error:
+                why = str(error) if type(error) is ValueError else type(error).__name__
+                if len(self.unreadable) < _KEPT_FAULTS:
+                    self.unreadable.append(f"event {row.sequence} ({row.kind}): {why}")
+
+    def _take(self, row: Stored, fields: dict[str, Any]) -> None:
+        """Read one event and keep it, unless its kind is a bulk kind that nobody asked for."""
+        event = Event.model_validate({**fields, "hash": row.hash})
+        payload = event.read()
+        _known(payload)
+        advance(self.state, event)
+        if isinstance(payload, InputsHashed):
+            self.inputs.see(event.sequence, payload)
+        if event.kind not in BULK or event.kind in self.keep:
+            self.events.append(event)
+            self.payloads.append(payload)
 
     def of(self, kind: type[P]) -> Iterator[tuple[Event, P]]:
-        """The events of one kind with their payloads, in order."""
+        """The kept events of one kind with their payloads, in order."""
         for event, payload in zip(self.events, self.payloads, strict=True):
             if isinstance(payload, kind):
                 yield event, payload
@@ -45,7 +146,7 @@ class History:
         return {(p.stage, p.attempt): p for _, p in self.of(AttemptPublished)}
 
     def evidence(self, stage: str, attempt: int) -> Evidence | None:
-        """The evidence of an attempt as it lies on disk; None where it cannot be read."""
+        """The evidence of an attempt as it lies there; None where it cannot be read."""
         try:
             path = attempt_folder(self.run_dir, stage, attempt) / "evidence.json"
             return Evidence.model_validate_json(path.read_bytes())
@@ -53,35 +154,45 @@ class History:
             return None
 
     def policy(self) -> Policy | None:
-        """The frozen policy as it lies on disk; None where it cannot be read."""
+        """The frozen policy as it lies there; None where it cannot be read."""
         try:
             return Policy.model_validate_json((self.run_dir / "policy.json").read_bytes())
         except (OSError, ValueError):
             return None
 
 
-def read_history(ledger: Ledger, run: str, run_dir: Path) -> History:
-    """Read everything an audit needs. What cannot be read is kept as a finding, not raised."""
-    rows = ledger.stored(run)
-    events, payloads, unreadable = [], [], []
-    for row in rows:
-        try:
-            event = opened(row)
-            payload = event.read()
-            _known(payload)
-        except (ValidationError, ValueError, TypeError) as error:
-            why = str(error) if type(error) is ValueError else type(error).__name__
-            unreadable.append(f"event {row.sequence} ({row.kind}): {why}")
-        else:
-            events.append(event)
-            payloads.append(payload)
-    return History(run, run_dir, rows, events, payloads, unreadable, ledger.rows_beside(run), fold(events))
+def read_history(
+    ledger: Ledger, run: str, run_dir: Path, *, anchored_at: int = 0, keep: frozenset[str] = frozenset()
+) -> History:
+    """Read everything an audit needs of a run in a ledger, in one pass. Raises `InputError` for an unknown run."""
+    ledger.run(run)
+    history = History(run, RunFiles(run_dir), ledger.rows_beside(run), keep, anchored_at)
+    history.follow(stored_rows(ledger, run))
+    return history
+
+
+def stored_rows(
+    ledger: Ledger, run: str, kinds: frozenset[str] = frozenset(), last: int | None = None
+) -> Iterator[Stored]:
+    """The rows of a run's events as they are stored, a few at a time: a million of them need no memory.
+
+    Only those of some kinds, and only the `last` few, when asked for.
+    """
+    query = select(*(events_table.c[name] for name in Stored.__dataclass_fields__)).where(events_table.c.run == run)
+    if kinds:
+        query = query.where(events_table.c.kind.in_(kinds))
+    if last is not None:
+        query = query.order_by(events_table.c.sequence.desc()).limit(last).subquery().select()
+    with reading(ledger.engine) as connection:
+        rows = connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(query.order_by("sequence"))
+        for run_, sequence, kind, actor, at, body, hash_ in rows:
+            yield Stored(run_, sequence, kind, actor, at, bytes(body), hash_)
 
 
 def _known(payload: Payload) -> None:
     """Raises `ValueError` for a stage or gate that names no folder."""
     decision = payload.decision if isinstance(payload, DecisionRecorded) else payload
-    for field in ("stage", "gate"):
-        name = getattr(decision, field, None)
+    for name_of in ("stage", "gate"):
+        name = getattr(decision, name_of, None)
         if name is not None and name not in GATES:
-            raise ValueError(f"{name!r} is no {field}")
+            raise ValueError(f"{name!r} is no {name_of}")

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import json
+from typing import Any
 
+from flows.audit.files import Comparison
 from flows.audit.history import History
 from flows.audit.report import Checks, Part
+from flows.audit.unpacking import BundleFacts
 from flows.decide import edited
-from flows.gatefiles import attempt_folder, changed_files, load_proposal, proposal_path, read_gate
-from flows.ledger.chain import FaultKind, verify_chain
-from specs.canonical import digest, sha256_file
+from flows.gatefiles import attempt_folder, gate_folder, load_proposal, proposal_path, read_gate, shown
+from flows.ledger.chain import FaultKind
+from specs.canonical import digest
 from specs.criteria import Criterion, judge
 from specs.errors import GatewrightError
 from specs.events import (
     AttemptPublished,
-    CheckpointSaved,
+    AttemptReserved,
     DecisionRecorded,
     GateOpened,
-    InputsHashed,
     ProposalMade,
     ReleasePublished,
     RunCreated,
     TranscriptStored,
     VerdictsRecorded,
 )
+from specs.proposals import Proposal
 
 MANIFEST = "manifest.json"
 
 
-def integrity(history: History, anchored: str) -> Part:
+def integrity(history: History, anchored: str, bundle: BundleFacts | None = None) -> Part:
     """The steps of integrity. `anchored` says what an anchor proved; empty without one."""
     checks = Checks()
     _chain(checks, history)
@@ -40,28 +43,39 @@ def integrity(history: History, anchored: str) -> Part:
     _gates(checks, history)
     _proposals(checks, history)
     _release(checks, history)
+    _handed_over(checks, bundle)
     without = "self-consistent; no anchor was given, so that a history rebuilt as a whole would look the same"
     checks.add("what this proves", [], anchored or without)
     return checks.part()
 
 
 def _chain(checks: Checks, history: History) -> None:
-    faults = verify_chain(history.run, history.rows)
+    chain = history.chain
 
     def of(*kinds: FaultKind) -> list[str]:
-        return [f"event {f.sequence}: {f.what}" for f in faults if f.kind in kinds]
+        return [f"event {f.sequence}: {f.what}" for f in chain.faults if f.kind in kinds]
 
-    seen = f"{len(history.rows)} events"
-    back = sum(later.at < earlier.at for earlier, later in zip(history.rows, history.rows[1:], strict=False))
-    clock = f"; the clock ran backwards {back} times, which proves nothing" if back else ""
-    checks.add("each event's stored bytes hash to its recorded hash", of("hash", "unreadable"), seen)
+    seen = f"{chain.count} events"
+    more = [f"{chain.more_faults} more faults of the chain"] if chain.more_faults else []
+    clock = f"; the clock ran backwards {chain.backwards} times, which proves nothing" if chain.backwards else ""
+    checks.add("each event's stored bytes hash to its recorded hash", of("hash", "unreadable") + more, seen)
     checks.add("each event names the hash of the one before", of("link"), seen + clock)
-    checks.add("the columns of each event repeat its hashed bytes", of("column"), seen)
-    unknown = f"; {history.state.unknown} of a kind that this version does not know, not verified further"
-    checks.add("each event reads as its kind", history.unreadable, seen + (unknown if history.state.unknown else ""))
+    columns = "the columns of each event repeat its hashed bytes"
+    if history.beside is None:
+        faults = [fault for fault in of("column") if "it belongs to run" in fault]
+        checks.add(columns, faults, f"{seen} of run {history.run}; a bundle has no columns besides the hashed bytes")
+    else:
+        checks.add(columns, of("column"), seen)
+    unknown = history.state.unknown
+    said = [f"{unknown} events of a kind that this version does not know"] if unknown else []
+    checks.add("each event reads as its kind", history.unreadable, seen, said)
 
 
 def _beside(checks: Checks, history: History) -> None:
+    check = "the tables beside the chain repeat it"
+    if history.beside is None:
+        checks.skip(check, "a bundle holds no database")
+        return
     faults = []
     for table, rows in (
         ("gates", {(p.gate, p.round): (p.digest, e.sequence) for e, p in history.of(GateOpened)}),
@@ -83,52 +97,73 @@ def _beside(checks: Checks, history: History) -> None:
         decision = by_key.get((row["gate"], row["round"]))
         if decision and (row["choice"], row["actor"]) != (decision.choice, decision.actor):
             faults.append(f"table decisions: {row['gate']} round {row['round']} names another choice or person")
-    checks.add("the tables beside the chain repeat it", faults, f"{len(decided)} gates decided")
+    checks.add(check, faults, f"{len(decided)} gates decided")
 
 
 def _frozen(checks: Checks, history: History) -> None:
-    faults = []
+    compared = Comparison()
     for _, created in history.of(RunCreated):
         for name in ("spec", "policy", "environment"):
-            faults += _differs(history.run_dir / f"{name}.json", getattr(created, name), history.run_dir)
-    checks.add("spec, policy and environment are those the run began with", faults, "3 files")
-
-
-def _differs(path: Path, expected: str, below: Path) -> list[str]:
-    if ".." in path.parts or not path.is_relative_to(below):
-        return [f"{path.name}: its path leads out of the run's folder"]
-    name = path.relative_to(below).as_posix()
-    if path.is_symlink() or not path.is_file():
-        return [f"{name} is missing" if not path.is_symlink() else f"{name} is a link"]
-    return [] if sha256_file(path) == expected else [f"{name} was changed"]
+            history.files.compare(f"{name}.json", getattr(created, name), compared)
+    checks.add("spec, policy and environment are those the run began with", compared.faults, "3 files")
 
 
 def _attempts(checks: Checks, history: History) -> None:
-    documents, artifacts, unlisted, count = [], [], [], 0
+    documents, artifacts, unlisted = Comparison(), Comparison(), []
     for (stage, number), published in sorted(history.published().items()):
-        folder = attempt_folder(history.run_dir, stage, number)
-        documents += _differs(folder / "evidence.json", published.evidence, history.run_dir)
-        documents += _differs(folder / "report.md", published.report, history.run_dir)
+        below = attempt_folder(history.run_dir, stage, number).relative_to(history.run_dir).as_posix()
+        history.files.compare(f"{below}/evidence.json", published.evidence, documents)
+        history.files.compare(f"{below}/report.md", published.report, documents)
         if published.report_html:
-            documents += _differs(folder / "report.html", published.report_html, history.run_dir)
+            history.files.compare(f"{below}/report.html", published.report_html, documents)
+        documents.faults += _orders(history, stage, number)
         evidence = history.evidence(stage, number)
         if evidence is None:
-            artifacts.append(f"{stage} {number}: its evidence cannot be read, so its artifacts cannot be verified")
+            artifacts.faults.append(f"{stage} {number}: its evidence cannot be read, so are its artifacts unverifiable")
             continue
         if (evidence.run, evidence.stage, evidence.attempt) != (history.run, stage, number):
-            documents.append(f"{stage} {number}: the evidence is of {evidence.run} {evidence.stage} {evidence.attempt}")
-        listed = {a.path for a in evidence.artifacts}
+            said = f"{evidence.run} {evidence.stage} {evidence.attempt}"
+            documents.faults.append(f"{stage} {number}: the evidence is of {said}")
         for artifact in evidence.artifacts:
-            artifacts += _differs(folder / artifact.path, artifact.sha256, history.run_dir)
-        count += len(listed)
-        tops = {"artifacts", *(path.split("/")[0] for path in listed)}
-        for path in sorted(p for top in sorted(tops) for p in (folder / top).rglob("*")):
-            if (path.is_symlink() or path.is_file()) and path.relative_to(folder).as_posix() not in listed:
-                unlisted.append(path.relative_to(history.run_dir).as_posix())
+            history.files.compare(f"{below}/{artifact.path}", artifact.sha256, artifacts)
+        unlisted += history.files.unlisted(stage, number, [a.path for a in evidence.artifacts])
     seen = f"{len(history.published())} attempts"
-    checks.add("evidence and reports are those that were published", documents, seen)
-    checks.add("artifacts are those the evidence lists", artifacts, f"{count} files")
-    checks.add("no file lies among the artifacts that nobody listed", unlisted, seen)
+    check = "evidence and reports are those that were published"
+    checks.add(check, documents.faults, f"{seen}, {documents.compared} files", documents.unverified)
+    check = "artifacts are those the evidence lists"
+    checks.add(check, artifacts.faults, f"{artifacts.compared} files", _counted(artifacts.unverified))
+    check = "no file lies among the artifacts that nobody listed"
+    if history.files.whole:
+        checks.add(check, unlisted, seen)
+    else:
+        checks.add(check, unlisted, "only plots are in the bundle as files", ["the folders of the artifacts"])
+
+
+def _counted(texts: list[str]) -> list[str]:
+    """Few as they are; many by their number and the first."""
+    return texts if len(texts) <= 3 else [f"{len(texts)} files, such as {texts[0]}"]
+
+
+def _orders(history: History, stage: str, number: int) -> list[str]:
+    """The order that lies in an attempt's folder: the gate it was opened by and the proposal it ran with."""
+    folder = attempt_folder(history.run_dir, stage, number)
+    faults = []
+    reserved = [p for _, p in history.of(AttemptReserved) if (p.stage, p.attempt) == (stage, number)]
+    if (folder / "proposal.json").is_file():
+        try:
+            parameters = Proposal.model_validate_json((folder / "proposal.json").read_bytes()).parameters
+            right = bool(reserved) and digest(parameters) == reserved[-1].parameters
+        except (OSError, ValueError):
+            right = False
+        if not right:
+            faults.append(f"{stage} {number}: proposal.json beside it is not what it ran with")
+    if (folder / "gate.json").is_file():
+        data = (folder / "gate.json").read_bytes()
+        rounds = [p.round for _, p in history.of(GateOpened) if p.gate == stage]
+        gates = [gate_folder(history.run_dir, stage, n) / "gate.json" for n in rounds]
+        if not any(path.is_file() and path.read_bytes() == data for path in gates):
+            faults.append(f"{stage} {number}: gate.json beside it is not one of this run's gates")
+    return faults
 
 
 def _verdicts(checks: Checks, history: History) -> None:
@@ -158,13 +193,7 @@ def _verdicts(checks: Checks, history: History) -> None:
 
 
 def _inputs(checks: Checks, history: History) -> None:
-    faults, before = [], {}
-    for event, hashed in history.of(InputsHashed):
-        key = (hashed.stage, hashed.attempt)
-        if hashed.moment == "before":
-            before[key] = hashed.inputs
-        elif before.get(key) != hashed.inputs:
-            faults.append(f"event {event.sequence}: inputs of {hashed.stage} {hashed.attempt} changed while it ran")
+    faults, before = list(history.inputs.faults), history.inputs.before
     for (stage, number), _ in sorted(history.published().items()):
         evidence = history.evidence(stage, number)
         if evidence and (stage, number) in before and evidence.inputs != before[stage, number]:
@@ -173,19 +202,27 @@ def _inputs(checks: Checks, history: History) -> None:
 
 
 def _gates(checks: Checks, history: History) -> None:
-    files, contents, count = [], [], 0
+    compared, contents, count = Comparison(), [], 0
     created = history.state.created
     published: dict[tuple[str, int], AttemptPublished] = history.published()
     proposals = {(p.gate, p.round): p.proposal for _, p in history.of(ProposalMade)}
     for _, gate in history.of(GateOpened):
         where, count = f"gate {gate.gate} round {gate.round}", count + 1
+        below = gate_folder(history.run_dir, gate.gate, gate.round).relative_to(history.run_dir).as_posix()
+        found = Comparison()
+        history.files.compare(f"{below}/gate.json", gate.digest, found)
         try:
-            changed = changed_files(history.run_dir, gate.gate, gate.round, gate.digest)
             document = read_gate(history.run_dir, gate.gate, gate.round)
-        except (GatewrightError, ValueError) as error:
-            files.append(f"{where}: {error}")
+            files = shown(history.run_dir, document)
+        except (GatewrightError, ValueError, KeyError, OSError) as error:
+            compared.faults.append(f"{where}: {error}")
             continue
-        files += [f"{where} showed {name}, which was changed" for name in changed]
+        if not found.faults:  # a changed gate.json vouches for nothing
+            for name, sha256 in sorted(files.items()):
+                history.files.compare(name, sha256, found)
+        compared.faults += [f"{where} showed {fault}" for fault in found.faults]
+        compared.unverified += [f"{where}: {text}" for text in found.unverified]
+        compared.compared += found.compared
         if (document.run, document.gate, document.round) != (history.run, gate.gate, gate.round):
             contents.append(f"{where}: gate.json is of {document.run} {document.gate} {document.round}")
         if document.proposal != proposals.get((gate.gate, gate.round)):
@@ -193,50 +230,87 @@ def _gates(checks: Checks, history: History) -> None:
         if created and (document.spec, document.policy) != (created.spec, created.policy):
             contents.append(f"{where}: it showed another spec or policy than the run's")
         if document.finished_stage is not None and document.finished_attempt is not None:
-            shown = published.get((document.finished_stage, document.finished_attempt))
-            if shown is None or (shown.evidence, shown.report) != (document.evidence, document.report):
+            there = published.get((document.finished_stage, document.finished_attempt))
+            if there is None or (there.evidence, there.report) != (document.evidence, document.report):
                 contents.append(f"{where}: it showed evidence that was not published")
-    checks.add("what each gate showed is unchanged", files, f"{count} gates")
+    check = "what each gate showed is unchanged"
+    checks.add(check, compared.faults, f"{count} gates, {compared.compared} files", _counted(compared.unverified))
     checks.add("each gate showed this run's own evidence, proposal, spec and policy", contents, f"{count} gates")
 
 
 def _proposals(checks: Checks, history: History) -> None:
-    faults, count = [], 0
-    for _, made in history.of(ProposalMade):
-        count += 1
-        faults += _differs(proposal_path(history.run_dir, made.proposal), made.proposal, history.run_dir)
+    compared = Comparison()
+    below = proposal_path(history.run_dir, "").parent.relative_to(history.run_dir).as_posix()
     proposals = {(p.gate, p.round): p.proposal for _, p in history.of(ProposalMade)}
+    for _, made in history.of(ProposalMade):
+        history.files.compare(f"{below}/{made.proposal}.json", made.proposal, compared)
     for _, recorded in history.of(DecisionRecorded):
         decision = recorded.decision
         where = f"decision on {decision.gate} round {decision.round}"
         if decision.edited_proposal is None:
-            faults += [f"{where}: edits without an edited proposal"] if decision.edits else []
+            compared.faults += [f"{where}: edits without an edited proposal"] if decision.edits else []
             continue
-        path = proposal_path(history.run_dir, decision.edited_proposal)
-        broken, count = _differs(path, decision.edited_proposal, history.run_dir), count + 1
+        found = Comparison()
+        history.files.compare(f"{below}/{decision.edited_proposal}.json", decision.edited_proposal, found)
         original = proposals.get((decision.gate, decision.round))
-        if not broken and original:
+        if not found.faults and original:
             try:
                 base = load_proposal(history.run_dir, original)
                 again, _ = edited(base, decision.edits, decision.actor, decision.comment)
                 kept = load_proposal(history.run_dir, decision.edited_proposal)
-            except GatewrightError as error:
-                broken = [f"{where}: {error}"]
+            except (GatewrightError, ValueError) as error:
+                found.faults = [f"{where}: {error}"]
             else:
                 if digest(again.parameters) != digest(kept.parameters) or kept.edited_by != decision.actor:
-                    broken = [f"{where}: the edited proposal is not the proposal with these edits"]
-        faults += broken
+                    found.faults = [f"{where}: the edited proposal is not the proposal with these edits"]
+        compared.faults += found.faults
+        compared.compared += found.compared
     for _, stored in history.of(TranscriptStored):
-        path = history.run_dir / "transcripts" / f"{stored.transcript}.json"
-        faults += _differs(path, stored.transcript, history.run_dir)
-    checks.add("proposals, edits and transcripts are unchanged", faults, f"{count} proposals")
+        history.files.compare(f"transcripts/{stored.transcript}.json", stored.transcript, compared)
+    check = "proposals, edits and transcripts are unchanged"
+    checks.add(check, compared.faults, f"{compared.compared} files", _counted(compared.unverified))
 
 
 def _release(checks: Checks, history: History) -> None:
-    faults, seen = [], "no release yet"
-    for _, released in history.of(ReleasePublished):
-        faults += _differs(history.run_dir / released.folder / MANIFEST, released.manifest, history.run_dir)
-        seen = f"{released.folder}/{MANIFEST}; `gatewright release verify` checks the bundle against it"
-    if any(True for _ in history.of(CheckpointSaved)):
-        seen += "; checkpoints are not verified here: they may be deleted"
-    checks.add("the release manifest is the one that was published", faults, seen)
+    manifest, released, seen = Comparison(), Comparison(), "no release yet"
+    unlisted: list[str] = []
+    for _, made in history.of(ReleasePublished):
+        history.files.compare(f"{made.folder}/{MANIFEST}", made.manifest, manifest)
+        seen = f"{made.folder}/{MANIFEST}"
+        if manifest.faults:
+            continue
+        listed = _manifest_files(history, made.folder)
+        for name, sha256 in listed.items():
+            history.files.compare(f"{made.folder}/{name}", sha256, released)
+        folder = history.run_dir / made.folder
+        there = {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_symlink() or not p.is_dir()}
+        unlisted += [f"{made.folder}/{name} is not listed" for name in sorted(there - set(listed) - {MANIFEST})]
+    checks.add("the release manifest is the one that was published", manifest.faults, seen)
+    check = "released files are those the manifest lists"
+    if manifest.faults:
+        checks.skip(check, "the manifest is not the one that was published")
+    else:
+        faults = released.faults + unlisted
+        checks.add(check, faults, f"{released.compared} files", _counted(released.unverified))
+
+
+def _manifest_files(history: History, folder: str) -> dict[str, str]:
+    """The files of a release by its manifest. A published manifest has the right form, or else lists nothing."""
+    try:
+        listed: Any = json.loads((history.run_dir / folder / MANIFEST).read_bytes())["files"]
+        return {str(entry["path"]): str(entry["sha256"]) for entry in listed}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def _handed_over(checks: Checks, bundle: BundleFacts | None) -> None:
+    check = "what was handed over is whole"
+    if bundle is None:
+        checks.add(check, [], "read from the ledger and the run's folder themselves")
+        return
+    listed = bundle.listed
+    unverified = [] if isinstance(listed.files, dict) else ["a list of version 1 holds no digests"]
+    left_out = ", ".join(f"{count} {what}" for what, count in sorted(listed.left_out.items()))
+    seen = f"{bundle.entries} entries, bundle version {listed.version}"
+    seen += f"; left out: {left_out}" if left_out else ""
+    checks.add(check, bundle.faults, seen, unverified)

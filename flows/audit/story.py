@@ -3,28 +3,54 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
-from flows.audit.history import History, read_history
+from agents.report_texts import stage_title
+from agents.stage_report import metric_title
+from agents.units import human
+from flows.audit.history import BULK, History, stored_rows
+from flows.audit.report import visible
 from flows.audit.words import state_word, word
 from flows.folding import Attempt, Gate
 from flows.gatefiles import load_proposal
 from flows.ledger import Ledger
-from flows.ledger.chain import timestamp
+from flows.ledger.chain import opened, timestamp
 from specs.base import Language
-from specs.criteria import Verdict
-from specs.errors import GatewrightError
-from specs.events import FallbackTaken, LeaseTaken, RunStopped
+from specs.criteria import Metric, Verdict
+from specs.errors import GatewrightError, InputError
+from specs.events import PAYLOADS, FallbackTaken, LeaseTaken, RunStopped
 from specs.proposals import Expectation
+from specs.words import nearest
+
+KEEP = BULK - {"inputs.hashed", "checkpoint.saved", "prefect.attached"}
+"""The bulk kinds that the story tells of; `read_history(..., keep=KEEP)` keeps them."""
+
+_OPS = {"==": "=", "!=": "≠", "<=": "≤", ">=": "≥", "<": "<", ">": ">"}
 
 
-def list_events(ledger: Ledger, run: str, kinds: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """Every event of a run, or those of some kinds, as plain data."""
-    return [
-        {
+def list_events(
+    ledger: Ledger, run: str, kinds: Sequence[str] = (), *, last: int | None = None
+) -> Iterator[dict[str, Any]]:
+    """The events of a run as plain data, one at a time; those of some kinds, the last few.
+
+    Raises `InputError` for an unknown run or kind.
+    """
+    row = ledger.run(run)
+    for kind in kinds:
+        if kind not in PAYLOADS:
+            close = nearest(kind, PAYLOADS)
+            hint = f"did you mean {close[0]}?" if close else "docs/events.md lists the kinds"
+            raise InputError(f"{kind!r} is no kind of event", hint)
+    return _listed(ledger, row.run, frozenset(kinds), last)
+
+
+def _listed(ledger: Ledger, run: str, kinds: frozenset[str], last: int | None) -> Iterator[dict[str, Any]]:
+    for row in stored_rows(ledger, run, kinds, last):
+        event = opened(row)
+        yield {
             "sequence": event.sequence,
             "at": timestamp(event.at),
             "actor": event.actor,
@@ -32,39 +58,32 @@ def list_events(ledger: Ledger, run: str, kinds: Sequence[str] = ()) -> list[dic
             "payload": event.payload,
             "hash": event.hash,
         }
-        for event in ledger.events(run)
-        if not kinds or event.kind in kinds
-    ]
 
 
-def show(ledger: Ledger, run: str, run_dir: Path, language: Language = "en") -> str:
-    """The story as text with a line per fact. It holds people's words as they are: print it without markup."""
-    history = read_history(ledger, run, run_dir)
+def show(history: History, language: Language = "en") -> str:
+    """The story as text with a line per fact; the history must hold `KEEP`.
+
+    It holds people's words, with what cannot be seen made visible: print it without markup.
+    """
     state, created = history.state, history.state.created
-    lines = [
-        word(
-            language,
-            "title",
-            run=run,
-            project=created.project if created else "?",
-            state=state_word(language, state.state),
-        )
-    ]
+    project, says = created.project if created else "?", state_word(language, state.state)
+    lines = [word(language, "title", run=history.run, project=project, state=says)]
     if created and state.created_at:
         lines.append("  " + word(language, "begun", at=_when(state.created_at), code=created.code[:24]))
     if created and created.solo:
         lines.append("  " + word(language, "solo"))
-    differences = _differences(history, language)
+    differences = Counter(_differences(history, language))
+    told = [text + (word(language, "times", count=count) if count > 1 else "") for text, count in differences.items()]
     lines += ["", word(language, "differences")]
-    lines += [f"  - {text}" for text in differences or [word(language, "no_differences")]]
+    lines += [f"  - {text}" for text in told or [word(language, "no_differences")]]
     for stage in state.order:
         body = [line for gate in _rounds(history, stage) for line in _gate(gate, language)]
         body += [line for a in state.attempts.get(stage, []) for line in _attempt(history, a, language)]
         if body:
-            lines += ["", stage, *(f"  {line}" for line in body)]
+            lines += ["", stage_title(language, stage), *(f"  {line}" for line in body)]
     if state.release:
         lines.append("  " + word(language, "released", folder=state.release.folder))
-    return "\n".join(lines) + "\n"
+    return "\n".join(visible(line) for line in lines) + "\n"
 
 
 def _when(at: datetime) -> str:
@@ -81,29 +100,30 @@ def _differences(history: History, language: Language) -> list[str]:
         for attempt in history.state.attempts.get(stage, []):
             found += _failures(attempt, language)
     for (name, _), gate in sorted(history.state.gates.items(), key=lambda item: item[1].opened_at):
-        decision = gate.decision
+        decision, title = gate.decision, stage_title(language, name)
         if decision is None:
             continue
+        said = {"actor": decision.actor, "gate": title, "comment": decision.comment}
+        found += [word(language, what, **said) for what in ("rework", "reject_at") if what.startswith(decision.choice)]
         if decision.override:
-            found.append(word(language, "override", actor=decision.actor, gate=name, comment=decision.comment))
-        if decision.choice == "rework":
-            found.append(word(language, "rework", actor=decision.actor, gate=name, comment=decision.comment))
+            found.append(word(language, "override", **said))
         found += [
-            word(language, "edit", actor=decision.actor, path=path, value=value, gate=name)
+            word(language, "edit", actor=decision.actor, path=path, value=value, gate=title)
             for path, value in sorted(decision.edits.items())
         ]
     for _, fallback in history.of(FallbackTaken):
-        found.append(word(language, "fallback", **fallback.model_dump(exclude={"version"})))
+        values = fallback.model_dump(exclude={"version", "stage"})
+        found.append(word(language, "fallback", stage=stage_title(language, fallback.stage), **values))
     for _, lease in history.of(LeaseTaken):
         if lease.taken_over_from:
             found.append(word(language, "takeover", owner=lease.taken_over_from))
     for _, stopped in history.of(RunStopped):
-        found.append(word(language, "stopped_at", stage=stopped.stage, reason=stopped.reason))
+        found.append(word(language, "stopped_at", stage=stage_title(language, stopped.stage), reason=stopped.reason))
     return found
 
 
 def _failures(attempt: Attempt, language: Language) -> list[str]:
-    values = {"stage": attempt.stage, "attempt": attempt.number}
+    values = {"stage": stage_title(language, attempt.stage), "attempt": attempt.number}
     if attempt.state == "failed":
         return [word(language, "crashed", message=attempt.message, **values)]
     if attempt.state == "abandoned":
@@ -112,10 +132,10 @@ def _failures(attempt: Attempt, language: Language) -> list[str]:
         word(
             language,
             "failed",
-            metric=v.metric,
-            value=_number(v.value),
-            op=v.op,
-            bound=_number(v.bound),
+            metric=metric_title(attempt.stage, v.metric, language),
+            value=human(v.value, v.unit, language),
+            op=_OPS[v.op],
+            bound=human(v.bound, v.unit, language),
             kind=word(language, "blocking" if v.blocking else "warning"),
             **values,
         )
@@ -125,7 +145,8 @@ def _failures(attempt: Attempt, language: Language) -> list[str]:
 
 
 def _gate(gate: Gate, language: Language) -> list[str]:
-    lines = [word(language, "gate", gate=gate.name, round=gate.round, at=_when(gate.opened_at))]
+    title = stage_title(language, gate.name)
+    lines = [word(language, "gate", gate=title, round=gate.round, at=_when(gate.opened_at))]
     decision = gate.decision
     if decision is None or gate.decided_at is None:
         return [*lines, "  " + word(language, "waits")]
@@ -152,10 +173,14 @@ def _attempt(history: History, attempt: Attempt, language: Language) -> list[str
     rows = [tuple(word(language, "header").split("|"))]
     names = [name for name in evidence.metrics if name in expected or name in verdicts]
     for name in sorted(names, key=lambda n: (verdicts[n].passed if n in verdicts else True, n)):
-        metric, wanted, verdict = evidence.metrics[name], expected.get(name), verdicts.get(name)
-        actual = f"{_number(metric.value)} {metric.unit}".strip()
+        metric, wanted = evidence.metrics[name], expected.get(name)
         rows.append(
-            (name, f"{_number(wanted.value)} {wanted.unit}" if wanted else "-", actual, _verdict(verdict, language))
+            (
+                metric_title(attempt.stage, name, language),
+                human(wanted.value, wanted.unit, language) if wanted else "-",
+                human(metric.value, metric.unit, language),
+                _verdict(verdicts.get(name), metric, language),
+            )
         )
     return lines + [f"  {line}" for line in _table(rows)]
 
@@ -178,16 +203,11 @@ def _expected(history: History, attempt: Attempt) -> list[Expectation]:
     return list(found.values())
 
 
-def _verdict(verdict: Verdict | None, language: Language) -> str:
+def _verdict(verdict: Verdict | None, metric: Metric, language: Language) -> str:
     if verdict is None:
         return "-"
-    return f"{verdict.op} {_number(verdict.bound)} {word(language, 'passed' if verdict.passed else 'not_passed')}"
-
-
-def _number(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,.0f}" if float(value).is_integer() else f"{value:.4g}"
+    bound = human(verdict.bound, metric.unit, language)
+    return f"{_OPS[verdict.op]} {bound} {word(language, 'passed' if verdict.passed else 'not_passed')}"
 
 
 def _width(text: str) -> int:

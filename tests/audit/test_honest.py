@@ -20,8 +20,7 @@ from tests.support.run_maker import SHA, RunMaker
 
 def faults(report: AuditReport) -> list[str]:
     """What an audit found wrong."""
-    parts = {"integrity": report.integrity, "completeness": report.completeness, "authority": report.authority}
-    return [f"{name} {s.n} {s.check}: {s.detail}" for name, part in parts.items() for s in part.steps if not s.ok]
+    return [f"{n} {s.n} {s.check}: {s.detail}" for n, part in report.parts.items() for s in part.steps if not s.ok]
 
 
 class Story:
@@ -113,7 +112,7 @@ def test_the_report_is_that_of_the_contract(tmp_path: Path):
     for part in ("integrity", "completeness", "authority"):
         assert list(report[part]) == ["ok", "steps"]
         assert [step["n"] for step in report[part]["steps"]] == list(range(1, len(report[part]["steps"]) + 1))
-        assert all(list(step) == ["n", "check", "ok", "detail"] for step in report[part]["steps"])
+        assert all(list(step) == ["n", "check", "ok", "verified", "detail"] for step in report[part]["steps"])
 
 
 def test_what_cannot_be_verified_is_said(tmp_path: Path):
@@ -124,7 +123,8 @@ def test_what_cannot_be_verified_is_said(tmp_path: Path):
     assert report.ok
     assert "self-consistent; no anchor was given" in report.integrity.steps[-1].detail
     assert "not verified: no anchor was given" in report.completeness.steps[-1].detail
-    assert "1 of 1 are claims: who typed the name cannot be verified" in report.authority.steps[-1].detail
+    assert "1 of 1 are claims: who typed the name cannot be verified" in report.authority.steps[-2].detail
+    assert [s.verified for s in (report.completeness.steps[-1], report.authority.steps[-1])] == ["none", "none"]
     assert "only an anchor could show a cut tail" in text
     assert "untampered" not in text
     assert "solo: every decision is self-approved" in report.authority.steps[0].detail

@@ -92,6 +92,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> RunMaker:
     maker.decide("rework", comment="lower lr")
     maker.until_gate("train")
     maker.decide(edits={"lr": "1e-4"}, actor="you")
+    maker.decide(expected_digest=maker.shown)
     maker.work(fail="out of memory")
     maker.work(loss=2.0)
     maker.until_gate("evaluate")
@@ -113,8 +114,7 @@ def failed(target: Target, anchor_file: Path | None = None) -> set[tuple[str, st
         report = verify(ledger, "r1", target.run_dir, read_anchor(anchor_file) if anchor_file else None)
     finally:
         ledger.close()
-    parts = {"integrity": report.integrity, "completeness": report.completeness, "authority": report.authority}
-    found = {(name, step.check) for name, part in parts.items() for step in part.steps if not step.ok}
+    found = {(name, step.check) for name, part in report.parts.items() for step in part.steps if not step.ok}
     assert report.ok is not bool(found)
     return found
 

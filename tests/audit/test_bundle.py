@@ -1,0 +1,112 @@
+"""A bundle alone is enough: it verifies without project and database, says what it lacks, and never holds raw data."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from flows.audit import AuditReport, export, read_anchor, verify_bundle
+from flows.audit.bundle import OBJECTS, VERBATIM
+from specs.canonical import canonical_bytes, sha256_bytes, sha256_file
+from specs.errors import InputError
+from specs.policy import Approver, Policy
+from specs.results import Evidence, list_artifacts
+from tests.support.run_maker import RunMaker
+
+FIXTURES = Path(__file__).parent / "fixtures"
+
+
+def faults(report: AuditReport) -> list[str]:
+    return [f"{n} {s.n} {s.check}: {s.detail}" for n, part in report.parts.items() for s in part.steps if not s.ok]
+
+
+def details(report: AuditReport) -> dict[str, str]:
+    return {step.check: step.detail for part in report.parts.values() for step in part.steps}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> RunMaker:
+    policy = Policy(solo=False, approvers=[Approver(id="me", may_override=True), Approver(id="you")])
+    return RunMaker(tmp_path_factory.mktemp("finished"), policy=policy).start().to_the_end()
+
+
+@pytest.mark.parametrize("bundle", sorted(FIXTURES.glob("bundle-v*.zip")), ids=lambda p: p.stem)
+def test_bundles_of_every_version_stay_verifiable(bundle: Path):
+    anchor = read_anchor(bundle.with_name(bundle.stem.replace("bundle", "anchor") + ".json"))
+    assert faults(verify_bundle(bundle)) == []
+    assert faults(verify_bundle(bundle, anchor)) == []
+
+
+def test_there_is_a_fixture_of_every_version():
+    from flows.audit import anchors, bundle
+
+    assert len(list(FIXTURES.glob("bundle-v*.zip"))) == bundle.VERSION
+    assert len(list(FIXTURES.glob("anchor-v*.json"))) == anchors.VERSION
+
+
+@pytest.mark.parametrize("artifacts", [False, True])
+def test_a_bundle_verifies_alone_and_says_what_it_lacks(finished: RunMaker, tmp_path: Path, artifacts: bool):
+    path = tmp_path / "run.zip"
+    export(finished.ledger, "r1", finished.run_dir, path, artifacts=artifacts)
+    report = verify_bundle(path)
+    assert faults(report) == []
+    said = details(report)
+    assert ("is not in the bundle" in said["artifacts are those the evidence lists"]) is not artifacts
+    assert "a bundle holds no database" in said["the tables beside the chain repeat it"]
+    assert ("10 artifacts" in said["what was handed over is whole"]) is not artifacts
+
+
+@pytest.mark.parametrize("artifacts", [False, True])
+def test_equal_histories_give_equal_bytes(finished: RunMaker, tmp_path: Path, artifacts: bool):
+    for name in ("one.zip", "two.zip"):
+        export(finished.ledger, "r1", finished.run_dir, tmp_path / name, artifacts=artifacts)
+    assert (tmp_path / "one.zip").read_bytes() == (tmp_path / "two.zip").read_bytes()
+
+
+def test_a_bundle_holds_the_hashed_bytes_of_every_event(finished: RunMaker, tmp_path: Path):
+    contents = export(finished.ledger, "r1", finished.run_dir, tmp_path / "one.zip")
+    assert not [name for name in contents.entries if "artifacts" in name or name.startswith(OBJECTS)]
+    assert {"policy.json", "spec.json", "gates/04-train/001/gate.json"} <= set(contents.entries)
+    with zipfile.ZipFile(tmp_path / "one.zip") as bundle:
+        lines = [json.loads(line) for line in bundle.read("events.jsonl").splitlines()]
+    assert [line["hash"] for line in lines] == [sha256_bytes(line["body"].encode()) for line in lines]
+    assert lines[-1]["hash"] == finished.ledger.head("r1")
+
+
+def with_raw_data(folder: Path) -> RunMaker:
+    """A run whose data stage has a quarantine and read one raw file; the evidence is written anew to list them."""
+    maker = RunMaker(folder).start().until_gate("dry_run")
+    (folder / "raw").mkdir()
+    (folder / "raw" / "orders.csv").write_text("a private row")
+    attempt = maker.run_dir / "01-data" / "001"
+    for name in VERBATIM:
+        (attempt / name).write_text(f"a private row in {name}")
+    evidence = Evidence.model_validate_json((attempt / "evidence.json").read_bytes())
+    raw = {"raw:raw/orders.csv": sha256_file(folder / "raw" / "orders.csv")}
+    changes = {"artifacts": list_artifacts(attempt, "artifacts", "plots"), "inputs": raw}
+    (attempt / "evidence.json").write_bytes(canonical_bytes(evidence.model_copy(update=changes)))
+    return maker
+
+
+def test_raw_data_and_quarantine_go_in_only_by_the_dangerous_option(tmp_path: Path):
+    maker = with_raw_data(tmp_path / "project")
+    held = {}
+    for name, options in {
+        "plain": {},
+        "artifacts": {"artifacts": True},
+        "raw": {"artifacts": True, "dangerously_raw_data_of": maker.project_dir},
+    }.items():
+        contents = export(maker.ledger, "r1", maker.run_dir, tmp_path / f"{name}.zip", **options)
+        with zipfile.ZipFile(tmp_path / f"{name}.zip") as bundle:
+            held[name] = sum(b"a private row" in bundle.read(entry) for entry in bundle.namelist())
+        assert contents.left_out["raw data and quarantine"] == (0 if name == "raw" else 4)
+    assert held == {"plain": 0, "artifacts": 0, "raw": 4}
+
+
+def test_an_export_that_fails_leaves_no_half_bundle(finished: RunMaker, tmp_path: Path):
+    with pytest.raises(InputError, match="there is no run"):
+        export(finished.ledger, "r9", finished.run_dir, tmp_path / "one.zip")
+    assert list(tmp_path.iterdir()) == []

@@ -10,20 +10,11 @@ from dataclasses import dataclass, field, replace
 from specs.project import FaultCodes, WorkOrders
 from tasks.data.colloquial import divide_action, split_steps
 from tasks.data.grid import FlawedRow
-from tasks.data.records import Draft, FateName, Intake, SourceFile, Unit
+from tasks.data.records import Draft, Intake, SourceFile, Unit
+from tasks.data.row_checks import Fate as RowFate
+from tasks.data.row_checks import RowCheck, field_text
+from tasks.data.synonyms import NEEDED
 from tasks.data.tables import Grid, Table, find_tables, normal, read_grids
-
-_NULLS = frozenset({"", "-", "--", "---", "—", "/", "\\", "n/a", "none", "null", "nan", "nil", "?", "无", "暂无", "空"})
-_NULL_TEXTS = _NULLS | {"na", "不详", "未填", "未知", "unknown"}
-_PLACEHOLDER = re.compile(
-    r"(?:test|testing|asdf\w*|qwer\w*|x{2,}|\.+|tbd|todo|测试|待定|待补充|#(?:ref|n/a|value)[!?]?)", re.I
-)
-_UNFINISHED = re.compile(
-    r"(?:still )?(?:open|pending|waiting(?: for parts?)?|not (?:yet )?(?:fixed|repaired|done)|in progress)(?: yet)?\.?"
-    r"|待处理|未处理|未修复|待维修|处理中|等待备件|待件|未完成",
-    re.IGNORECASE,
-)
-_DAMAGED = re.compile("[\ufffd\x00-\x08\x0b\x0c\x0e-\x1f\ue000-\uf8ff]|锟斤拷|烫烫烫|屯屯屯|Ã[\u0080-\u00bf]|â€")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,11 +74,16 @@ def read_tables(file: SourceFile, source: WorkOrders | FaultCodes, intake: Intak
     return [table for table, _ in found]
 
 
-def _rows(file: SourceFile, tables: Sequence[Table]) -> Iterator[tuple[Unit, Table, list[str]]]:
-    for table in tables:
+def _rows(
+    file: SourceFile, source: WorkOrders | FaultCodes, intake: Intake
+) -> Iterator[tuple[Unit, Table, list[str], RowFate | None]]:
+    """Every row with its table, and its fate where it cannot become a sample."""
+    for table in read_tables(file, source, intake):
+        check = RowCheck(table, source.kind, NEEDED[source.kind], file.name)
         for number, row in enumerate(table.rows, start=1):
             original = row.original if isinstance(row, FlawedRow) else "\t".join(row)
-            yield Unit(file.name, table.location(number), original), table, row
+            location = table.location(number)
+            yield Unit(file.name, location, original), table, row, check.problem(row, location)
 
 
 def decoding_entry(name: str, grid: Grid) -> dict[str, object]:
@@ -110,11 +106,13 @@ def read_fault_codes(file: SourceFile, source: FaultCodes, intake: Intake, codes
     That holds over files too: rows of an earlier file that a later one contradicts are taken back.
     """
     seen: dict[tuple[str, str], list[tuple[Unit, CodeEntry]]] = {}
-    for unit, table, row in _rows(file, read_tables(file, source, intake)):
+    for unit, table, row, problem in _rows(file, source, intake):
         entry = CodeEntry(
-            *(_text(table.value(row, name)) for name in ("fault_type", "device_model", "meaning", "cause", "remedy"))
+            *(
+                field_text(table.value(row, name))
+                for name in ("fault_type", "device_model", "meaning", "cause", "remedy")
+            )
         )
-        problem = _row_problem(table, row, ("fault_type", "meaning"))
         if problem:
             intake.drop(unit, *problem)
         else:
@@ -157,8 +155,7 @@ def _code_draft(unit: Unit, entry: CodeEntry) -> Draft:
 
 def read_work_orders(file: SourceFile, source: WorkOrders, intake: Intake, codes: CodeTable) -> None:
     """Rows of a work-order table, joined with the fault codes."""
-    for unit, table, row in _rows(file, read_tables(file, source, intake)):
-        problem = _row_problem(table, row, ("phenomenon", "repair"))
+    for unit, table, row, problem in _rows(file, source, intake):
         if problem:
             intake.drop(unit, *problem)
         else:
@@ -166,7 +163,7 @@ def read_work_orders(file: SourceFile, source: WorkOrders, intake: Intake, codes
 
 
 def _order_draft(unit: Unit, table: Table, row: Sequence[str], codes: CodeTable, intake: Intake) -> Draft:
-    value: Mapping[str, str] = {name: _text(table.value(row, name)) for name in table.columns}
+    value: Mapping[str, str] = {name: field_text(table.value(row, name)) for name in table.columns}
     steps, repair = split_steps(value.get("steps", "")), value["repair"]
     if not steps:
         parts = divide_action(repair)
@@ -178,42 +175,3 @@ def _order_draft(unit: Unit, table: Table, row: Sequence[str], codes: CodeTable,
         intake.counts["unexplained_codes"] += 1
     draft = Draft(unit, "work_order", device_model, value["phenomenon"], steps, repair, fault_type=code)
     return replace(draft, fault_type=entry.code, meaning=entry.meaning) if entry else draft
-
-
-def _row_problem(table: Table, row: Sequence[str], needed: Sequence[str]) -> tuple[FateName, str] | None:
-    """(fate, reason) of a row that cannot become a sample."""
-    if isinstance(row, FlawedRow):
-        return "quarantined", row.reason
-    if not any(cell.strip() for cell in row):
-        return "out_of_scope", "empty_row"
-    if sum(normal(c) == normal(h) for c, h in zip(row, table.header, strict=False) if c.strip()) >= len(table.columns):
-        return "out_of_scope", "repeated_header"
-    if any(cell.strip() for cell in row[len(table.header) :]):
-        return "quarantined", "more_cells_than_columns"
-    values = {name: table.value(row, name) for name in table.columns}
-    if any(_DAMAGED.search(value) for value in values.values()):
-        return "quarantined", "damaged_text"
-    for name in needed:
-        text = _text(values[name])
-        if not text or (name != "fault_type" and not _says_something(text)):
-            return "quarantined", f"no_{name}"
-        if _PLACEHOLDER.fullmatch(text):
-            return "quarantined", "placeholder_text"
-    if "repair" in needed and _UNFINISHED.fullmatch(_text(values["repair"])):
-        return "quarantined", "not_repaired"
-    return None
-
-
-def _says_something(text: str) -> bool:
-    """At least two Chinese characters or three letters, and no null word."""
-    if normal(text) in _NULL_TEXTS:
-        return False
-    letters = sum(c.isalpha() for c in text)
-    return letters >= 3 or sum("\u4e00" <= c <= "\u9fff" for c in text) >= 2
-
-
-def _text(value: str) -> str:
-    """A cell as a field: NFC, white space collapsed within lines, null words empty."""
-    lines = [" ".join(line.split()) for line in unicodedata.normalize("NFC", value).split("\n")]
-    text = "\n".join(line for line in lines if line)
-    return "" if normal(text) in _NULLS else text

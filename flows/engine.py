@@ -14,12 +14,13 @@ from pathlib import Path
 from agents.proposer import make_proposer
 from flows import gatefiles, runner
 from flows.ledger import Lease, Ledger
+from flows.ledger.lease import beating
 from flows.proposing import memory_of, model_of, proposer_context
 from flows.reviewing import approved_proposals, evidence_of, read_evidence
 from flows.session import Session, session_of
 from flows.state import Attempt, RunState, fold
 from flows.steps import Done, NextStep, OpenGate, Propose, RecordVerdicts, Rejected, Release, RunStage, next_step
-from flows.workspace import Workspace, code_version, frozen_spec, ledger_url
+from flows.workspace import Workspace, code_version, frozen_spec, ledger_url, live_spec
 from specs import events
 from specs.canonical import canonical_bytes, sha256_bytes, sha256_file
 from specs.criteria import blocked
@@ -29,6 +30,7 @@ from specs.files import write_json
 from specs.project import Project
 from specs.proposals import Expectation, Proposal
 from specs.results import Evidence
+from specs.secrets import redacted
 from tasks.models.resolve import ResolvedModel
 from tasks.registry import DEFINITIONS
 
@@ -61,7 +63,12 @@ class Engine:
     @cached_property
     def model(self) -> ResolvedModel:
         """The base model as a local folder; converted or downloaded once."""
-        return model_of(self.workspace, self.spec, self.session.progress)
+        return model_of(self.workspace, self.live_spec, self.session.progress)
+
+    @cached_property
+    def live_spec(self) -> Project:
+        """The spec with the passwords of its URLs: for use, never to be written."""
+        return live_spec(self.workspace, self.spec)
 
     def attempt_folder(self, stage: str, state: RunState | None = None) -> Path:
         """The folder of the attempt of a stage that counts; raises when the stage has none."""
@@ -83,8 +90,10 @@ class Engine:
     def propose(self, step: Propose) -> None:
         """Make the proposal of a gate's round and store it before the gate opens."""
         feedback = step.feedback.comment if step.feedback else ""
-        context = proposer_context(self.workspace, self.spec, self.state, step.gate, step.round, feedback)
-        outcome = make_proposer(self.spec, memory_of(self.workspace, self.spec)).consider(context)
+        context = proposer_context(
+            self.workspace, self.live_spec, self.state, step.gate, step.round, feedback, self.ledger
+        )
+        outcome = make_proposer(self.live_spec, memory_of(self.workspace, self.live_spec)).consider(context)
         digest = gatefiles.store_proposal(self.workspace.folder, outcome.proposal)
         if outcome.transcript is not None:
             path = self.workspace.folder / "transcripts" / f"{outcome.transcript.sha256}.json"
@@ -166,11 +175,11 @@ class Engine:
         )
         try:
             runner.require_as_shown(order, digests)
-            runner.run_attempt(order, self.session.progress, self._published)
+            runner.run_attempt(order, self.session.progress, self._published, self.lease.check)
         except Stopped:
             raise
         except Exception as error:
-            message = error.message if isinstance(error, GatewrightError) else str(error)
+            message = redacted(error.message if isinstance(error, GatewrightError) else str(error))
             self.append(events.AttemptFailed(stage=stage, attempt=number, error=type(error).__name__, message=message))
             raise
 
@@ -238,21 +247,25 @@ class Engine:
 
 
 @contextmanager
-def at_work(project_dir: Path, run: str) -> Iterator[Engine]:
-    """Take the lease of a run and give it back at the end. Raises `LeaseHeld` when another process has it."""
+def at_work(project_dir: Path, run: str, take_over: str = "") -> Iterator[Engine]:
+    """Take the lease of a run, keep it alive, and give it back at the end.
+
+    Raises `LeaseHeld` when another process has it. `take_over` says why a silent holder on another host is gone.
+    """
     workspace = Workspace(project_dir, run)
     spec = frozen_spec(workspace)
-    ledger = Ledger.open(ledger_url(project_dir, spec))
+    ledger = Ledger.open(ledger_url(project_dir, live_spec(workspace, spec)))
     created = fold(ledger.events(run)).created
     if created is None:
         raise InputError(f"the ledger does not know the run {run!r}", "`gatewright runs` lists the runs")
     if sha256_file(workspace.folder / "spec.json") != created.spec:
         raise Refused(
             f"spec.json of run {run} is not the spec that the run began with",
-            "restore it from a backup; a changed spec needs a new run",
+            f"restore it from a backup, or end the run: gatewright close {run} --as WHO -m WHY",
         )
-    lease = ledger.take_lease(run)
+    lease = ledger.take_lease(run, take_over=take_over)
     try:
-        yield Engine(workspace, spec, ledger, lease, session_of(run))
+        with beating(lease):
+            yield Engine(workspace, spec, ledger, lease, session_of(run))
     finally:
         lease.release()

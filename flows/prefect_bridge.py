@@ -21,6 +21,31 @@ DEPLOYMENT = "gatewright-run/project-run"
 _TEN_YEARS_S = 10 * 365 * 24 * 3600
 
 
+class PrefectLost(Exception):
+    """The server went away while a run was mirrored there."""
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether an error says that the server cannot be reached, or is going down; itself or what caused it."""
+    import httpx
+
+    seen: BaseException | None = error
+    while seen is not None:
+        if isinstance(seen, PrefectLost | httpx.TransportError):
+            return True
+        if isinstance(seen, httpx.HTTPStatusError) and seen.response.status_code >= 500:
+            return True
+        seen = seen.__cause__ or seen.__context__
+    return False
+
+
+def stop_retrying() -> None:
+    """From here on, calls of this process to a server that is gone fail at once instead of waiting for it."""
+    from prefect.settings import get_current_settings
+
+    get_current_settings().client.max_retries = 0
+
+
 def connect(tick: Callable[[float], None] = lambda seconds: None) -> str:
     """Make this process a client of a server that answers, and start ours when none does. Returns the API address.
 

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from flows.workspace import Workspace, project_inputs
 from specs.canonical import canonical_bytes, sha256_bytes, sha256_file
+from specs.credentials import without_secrets
 from specs.criteria import Metric, Verdict, judge
 from specs.decisions import GateDocument
 from specs.errors import GatewrightError, Refused
@@ -91,7 +92,7 @@ def context_of(order: Order, out_dir: Path, checkpoints: Path) -> StageContext:
         stage=order.stage,
         attempt=order.attempt,
         project_dir=order.workspace.project_dir,
-        spec=order.spec,
+        spec=without_secrets(order.spec),
         parameters=order.proposal.parameters,
         inputs=dict(order.inputs),
         base_model=order.model.folder if order.model else None,
@@ -120,10 +121,16 @@ def recompute(
     return metrics, judge(spec.criteria(stage), metrics)
 
 
-def run_attempt(order: Order, progress: Progress, published: Callable[[Evidence], None]) -> Evidence:
+def run_attempt(
+    order: Order,
+    progress: Progress,
+    published: Callable[[Evidence], None],
+    may_publish: Callable[[], None] = lambda: None,
+) -> Evidence:
     """Run the attempt and publish it. `published(evidence)` records it after the rename.
 
-    Raises what the stage raises; `GatewrightError` when an input changed while the stage ran.
+    Raises what the stage raises; `GatewrightError` when an input changed while the stage ran; what `may_publish`
+    raises when this process no longer holds the run.
     """
     workspace, stage = order.workspace, order.stage
     partial, target = workspace.partial(stage, order.attempt), workspace.attempt(stage, order.attempt)
@@ -149,6 +156,7 @@ def run_attempt(order: Order, progress: Progress, published: Callable[[Evidence]
             "let nobody write to the raw files during a run, then `gatewright resume` runs the stage again",
         )
     evidence = _write_evidence(order, partial, before, metrics, verdicts, [*order.notes, *result.notes], started)
+    may_publish()
     publish_folder(partial, target)
     published(evidence)
     return evidence

@@ -17,13 +17,16 @@ class Session:
     """How a passage is run and how it ended.
 
     `until`: stop when this stage is done. `anew`: a stage that failed is proposed anew, not run again. `ask` shows
-    the open gate to the person at a terminal and returns whether a decision was recorded.
+    the open gate to the person at a terminal and returns whether a decision was recorded. `take_over`: why a silent
+    holder of the run on another host is gone. `entered`: the passage began, under Prefect or without.
     """
 
     progress: Progress = field(default_factory=Quiet)
     until: str | None = None
     anew: bool = False
     ask: Callable[[], bool] | None = None
+    take_over: str = ""
+    entered: bool = False
     ending: Ending = "failed"
     error: GatewrightError | None = None
 

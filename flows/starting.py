@@ -10,9 +10,10 @@ from datetime import datetime
 from pathlib import Path
 
 from flows.ledger import Ledger
+from flows.ledgers import OPEN_STATES, ledger_of_run, refuse_changed_ledger
 from flows.session import Session, open_session
 from flows.state import fold
-from flows.workspace import Workspace, check_run_id, code_version, freeze, frozen_spec, ledger_url
+from flows.workspace import Workspace, check_run_id, code_version, freeze, ledger_url
 from specs.errors import GatewrightError, InputError, RunOpen, SpecError
 from specs.events import RunCreated
 from specs.loading import load_project
@@ -29,10 +30,13 @@ def start_run(project: Path, run: str | None) -> Workspace:
         raise SpecError(report.problems)
     name = check_run_id(run or f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}")
     workspace = Workspace(loaded.folder, name)
+    refuse_changed_ledger(loaded.folder, loaded.spec)
     ledger = Ledger.open(ledger_url(loaded.folder, loaded.spec))
     _refuse_second(ledger, loaded.spec.project, loaded.folder)
-    if workspace.folder.exists():
+    if workspace.folder.exists() and not _left_by_a_crash(workspace, ledger):
         raise InputError(f"{workspace.folder} exists", "choose another --run-id; nothing of a run is overwritten")
+    if ledger.knows(name):
+        raise RunOpen(f"run {name} exists already in this ledger", "choose another --run-id")
     digests = freeze(workspace, loaded.spec)
     ledger.create_run(
         name,
@@ -52,23 +56,33 @@ def start_run(project: Path, run: str | None) -> Workspace:
 
 
 def _refuse_second(ledger: Ledger, project: str, folder: Path) -> None:
-    for row in ledger.runs(project):
-        if row.state not in ("finished", "rejected"):
-            raise RunOpen(
-                f"the project {project} has an open run: {row.run} ({row.state})",
-                f"go on with it: gatewright resume {row.run} --project {folder}; or end it: gatewright reject",
-            )
+    for row in ledger.runs(project, states=OPEN_STATES, limit=1):
+        if (folder / "runs" / row.run).is_dir():
+            way_out = "or end it: gatewright reject at its gate, gatewright close elsewhere"
+        else:
+            way_out = f"its folder is not here: restore it, or end it with gatewright close {row.run} --as WHO -m WHY"
+        raise RunOpen(
+            f"the project {project} has an open run: {row.run} ({row.state})",
+            f"go on with it: gatewright resume {row.run} --project {folder}; {way_out}",
+        )
+
+
+def _left_by_a_crash(workspace: Workspace, ledger: Ledger) -> bool:
+    """Whether a run's folder holds only what is frozen before the run is recorded, and no ledger knows the run."""
+    frozen = {f"{name}.json{part}" for name in ("spec", "policy", "environment") for part in ("", ".part")}
+    return {p.name for p in workspace.folder.iterdir()} <= frozen and not ledger.knows(workspace.run)
 
 
 def pass_through(workspace: Workspace, session: Session, tick: Callable[[float], None] | None = None) -> None:
     """Enter the run's Prefect flow in this process; `session` says how it ended.
 
-    A run that ended, or that waits while nobody can be asked, is answered from the ledger alone.
+    A run that ended, or that waits while nobody can be asked, is answered from the ledger alone. When the Prefect
+    server goes away, the passage goes on without it.
     """
-    ledger = Ledger.open(ledger_url(workspace.project_dir, frozen_spec(workspace)))
+    ledger = ledger_of_run(workspace)
     state = fold(ledger.events(workspace.run))
     if state.terminal:
-        session.ending = "rejected" if state.rejection else "finished"
+        session.ending = "finished" if state.state == "finished" else "rejected"
         return
     if state.state == "waiting" and session.ask is None and state.gate is not None:
         session.ending = "waiting_blocked" if state.gate.blocked else "waiting"
@@ -81,8 +95,17 @@ def pass_through(workspace: Workspace, session: Session, tick: Callable[[float],
 
     parameters = {"project_dir": str(workspace.project_dir), "run": workspace.run}
     open_session(workspace.run, session)
-    flow_run, _new = prefect_bridge.attach(project_run, parameters, state.flow_run, workspace.run)
-    prefect_bridge.execute(project_run, flow_run, parameters)
+    try:
+        flow_run, _new = prefect_bridge.attach(project_run, parameters, state.flow_run, workspace.run)
+        prefect_bridge.execute(project_run, flow_run, parameters)
+    except Exception as error:
+        if not prefect_bridge.is_lost(error):
+            raise
+        if not session.entered:
+            from flows.passage import pass_alone
+
+            session.progress.say("the Prefect server no longer answers; the run goes on without it")
+            pass_alone(workspace.project_dir, workspace.run, session)
 
 
 def deploy() -> str:

@@ -15,7 +15,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from specs.canonical import sha256_bytes, sha256_file
-from specs.errors import InputError
+from specs.credentials import with_credentials, without_secrets
+from specs.errors import GatewrightError, InputError
 from specs.files import write_json
 from specs.metrics import STAGES
 from specs.policy import Policy
@@ -24,6 +25,8 @@ from tasks.data.files import matching_files, source_name
 
 GATES: tuple[str, ...] = (*STAGES, "release")
 """The gates in order, each named after the stage it leads to."""
+
+RUN_ID = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 
 _VERSIONS: tuple[str, ...] = (
     "torch",
@@ -91,15 +94,23 @@ class Workspace:
 
 
 def ledger_url(project_dir: Path, spec: Project | None = None) -> str | Path:
-    """The database of a project: what the spec names, else SQLite inside the project."""
-    if spec is not None and spec.ledger:
+    """The database of a project: what the spec names, else SQLite inside the project.
+
+    A SQLite file that is named by a relative path lies relative to the project, wherever the command is called.
+    """
+    if spec is None or not spec.ledger:
+        return project_dir / ".gatewright" / "gatewright.db"
+    scheme, found, place = spec.ledger.partition("://")
+    if not found:
+        return str(project_dir / spec.ledger)
+    if scheme.split("+")[0] != "sqlite" or not place.startswith("/"):
         return spec.ledger
-    return project_dir / ".gatewright" / "gatewright.db"
+    return f"{scheme}:///{(project_dir / place[1:]).as_posix()}"
 
 
 def check_run_id(run: str) -> str:
     """A run id is a folder name on every system; raises `InputError` otherwise."""
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", run) or run.endswith("."):
+    if not re.fullmatch(RUN_ID, run) or run.endswith("."):
         raise InputError(f"{run!r} cannot be a run id", "use letters, digits, dots, dashes; at most 64 characters")
     return run
 
@@ -140,8 +151,12 @@ def environment() -> dict[str, Any]:
 
 
 def freeze(workspace: Workspace, spec: Project) -> dict[str, str]:
-    """Write spec, policy and environment of a new run; returns the digest of each file's bytes."""
-    documents: dict[str, Any] = {"spec": spec, "policy": spec.policy, "environment": environment()}
+    """Write spec (without passwords), policy and environment of a new run; returns the digest of each file's bytes."""
+    documents: dict[str, Any] = {
+        "spec": without_secrets(spec),
+        "policy": spec.policy,
+        "environment": environment(),
+    }
     return {
         name: sha256_bytes(write_json(workspace.folder / f"{name}.json", document))
         for name, document in documents.items()
@@ -157,6 +172,19 @@ def frozen_spec(workspace: Workspace) -> Project:
         return Project.model_validate_json(path.read_bytes())
     except ValidationError as error:
         raise InputError(f"{path} was changed: it is no spec", "restore the run's folder from a backup") from error
+
+
+def live_spec(workspace: Workspace, frozen: Project | None = None) -> Project:
+    """The spec that the run began with, and for its URLs the passwords that project.yaml has now: none is frozen."""
+    spec = frozen or frozen_spec(workspace)
+    if not (spec.ledger or spec.hub.mirror or spec.agent.base_url):
+        return spec
+    from specs.loading import load_project
+
+    try:
+        return with_credentials(spec, load_project(workspace.project_dir).spec)
+    except GatewrightError:  # project.yaml may be changed or gone by now; the run has its own spec
+        return spec
 
 
 def frozen_policy(workspace: Workspace) -> Policy:

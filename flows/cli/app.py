@@ -18,7 +18,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-audit = typer.Typer(help="The history of a run: list, show, verify, export, anchor.", no_args_is_help=True)
+audit = typer.Typer(help="The history of a run: list, show, diff, verify, export, anchor.", no_args_is_help=True)
 app.add_typer(audit, name="audit")
 
 
@@ -39,7 +39,7 @@ def _root(
     """Options of every command."""
 
 
-GROUPS = ("planning", "running", "looking", "deciding", "auditing")
+GROUPS = ("planning", "running", "looking", "deciding", "auditing", "housekeeping")
 """Modules that register commands, in the order of the help."""
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flows.workspace import Workspace, frozen_spec, ledger_url
-from specs.errors import InputError
+from flows.ledgers import OPEN_STATES, absent, ledger_of_run, refuse_changed_ledger
+from flows.workspace import RUN_ID, Workspace, ledger_url, live_spec
+from specs.errors import GatewrightError, InputError
 
 if TYPE_CHECKING:
     from flows.ledger import Ledger, RunRow
+
+__all__ = ["Found", "find_run", "is_here", "ledger_of", "ledger_of_run", "open_ledger", "project_folder", "runs_of"]
 
 
 @dataclass(frozen=True)
@@ -53,14 +58,16 @@ def open_ledger(project_dir: Path) -> Ledger:
     from flows.ledger import Ledger
 
     url = ledger_of(project_dir)
-    if isinstance(url, Path) and not url.is_file():
+    if absent(url):
+        _refuse_changed(project_dir)
         raise InputError(f"{project_dir} has no runs yet", f"start one: gatewright run {shlex.quote(str(project_dir))}")
     return Ledger.open(url)
 
 
 def ledger_of(project_dir: Path) -> str | Path:
     """Where a project's ledger is: where its spec says. Without a spec that loads, the project's own database."""
-    from specs.errors import GatewrightError
+    if not names_ledger(project_dir):
+        return ledger_url(project_dir)
     from specs.loading import load_project
 
     try:
@@ -69,31 +76,86 @@ def ledger_of(project_dir: Path) -> str | Path:
         return ledger_url(project_dir)
 
 
-def ledger_of_run(workspace: Workspace) -> Ledger:
-    """The ledger of a run: where the spec it began with says, whatever project.yaml says by now."""
-    from flows.ledger import Ledger
-
-    return Ledger.open(ledger_url(workspace.project_dir, frozen_spec(workspace)))
+def names_ledger(project_dir: Path) -> bool:
+    """Whether `project.yaml` may name a ledger at all. Most do not, and reading YAML takes longer than a look."""
+    try:
+        return b"ledger" in (project_dir / "project.yaml").read_bytes()
+    except OSError:
+        return True
 
 
 def find_run(run: str | None, project: Path | None = None) -> Found:
     """The run a command means: by id, by the folder of its project, else the open run, else the newest.
 
-    Raises `InputError` when there is none or the id is unknown.
+    A run by id is looked for in the ledger it began with, whatever `project.yaml` names by now. Raises `InputError`
+    when there is none or the id is unknown, `RunOpen` when the open run is in another ledger than is named now.
     """
     if _is_project(run, project):
         project, run = Path(str(run)), None
     folder = project_folder(project)
-    ledger, rows = _runs_in(folder)
     if run:
-        if not any(row.run == run for row in rows):
-            known = ", ".join(row.run for row in rows[:5]) or "none"
-            shown = run if len(run) <= 100 else run[:100] + "..."
-            raise InputError(f"{shown!r} is not a run of {folder}", f"known runs: {known}")
-        return Found(Workspace(folder, run), ledger)
-    if not rows:
+        return _by_id(folder, run)
+    ledger = open_ledger(folder)
+    row = _preferred(ledger, folder)
+    if row is None or row.state not in OPEN_STATES:
+        _refuse_changed(folder)
+    if row is None:
         raise InputError(f"{folder} has no runs yet", f"start one: gatewright run {shlex.quote(str(folder))}")
-    return Found(Workspace(folder, _preferred(rows).run), ledger)
+    return Found(Workspace(folder, row.run), ledger)
+
+
+def _by_id(folder: Path, run: str) -> Found:
+    if re.fullmatch(RUN_ID, run) and (folder / "runs" / run / "spec.json").is_file():
+        workspace = Workspace(folder, run)
+        place = ledger_url(folder, live_spec(workspace))
+        if not absent(place):
+            from flows.ledger import Ledger
+
+            ledger = Ledger.open(place)
+            if ledger.knows(run):
+                return Found(workspace, ledger)
+    ledger = open_ledger(folder)
+    if ledger.knows(run) and _is_of(ledger.run(run), folder, ledger):
+        return Found(Workspace(folder, run), ledger)
+    known = ", ".join(row.run for row in runs_of(ledger, folder, limit=5)) or "none"
+    shown = run if len(run) <= 100 else run[:100] + "..."
+    raise InputError(f"{shown!r} is not a run of {folder}", f"known runs: {known}")
+
+
+def runs_of(
+    ledger: Ledger, folder: Path, *, states: Collection[str] | None = None, limit: int | None = None
+) -> list[RunRow]:
+    """The runs of a project's folder, newest first: of a database that several projects share, only its own."""
+    if is_own(ledger, folder):
+        return ledger.runs(states=states, limit=limit)
+    return [row for row in ledger.runs(states=states) if _is_of(row, folder, ledger)][:limit]
+
+
+def place_of(row: RunRow, folder: Path) -> Workspace:
+    """The folders of a run: below the project that was asked for, else (a shared database) where it began."""
+    return Workspace(folder if (folder / "runs" / row.run).is_dir() else row.project_dir, row.run)
+
+
+def is_own(ledger: Ledger, folder: Path) -> bool:
+    """Whether a ledger is the project's own database, which no other project shares."""
+    url = ledger.engine.url
+    return url.get_backend_name() == "sqlite" and Path(str(url.database)) == ledger_url(folder)
+
+
+def _is_of(row: RunRow, folder: Path, ledger: Ledger) -> bool:
+    """Whether a run is of this folder: by where it began, or by its files here after the project was moved."""
+    return is_own(ledger, folder) or row.project_dir == folder or (folder / "runs" / row.run).is_dir()
+
+
+def _refuse_changed(folder: Path) -> None:
+    """Raises `RunOpen` when a run is open in another ledger than `project.yaml` names now."""
+    from specs.loading import load_project
+
+    try:
+        spec = load_project(folder).spec
+    except GatewrightError:
+        return
+    refuse_changed_ledger(folder, spec)
 
 
 def _is_project(run: str | None, project: Path | None) -> bool:
@@ -103,24 +165,20 @@ def _is_project(run: str | None, project: Path | None) -> bool:
 
 def refuse_run_as_file(file: Path, command: str, run: str | None, project: Path | None) -> None:
     """Raises `InputError` where a run's id stands in the place of the file to write."""
-    _ledger, rows = _runs_in(project_folder(Path(str(run)) if _is_project(run, project) else project))
-    if any(row.run == str(file) for row in rows):
+    folder = project_folder(Path(str(run)) if _is_project(run, project) else project)
+    if open_ledger(folder).knows(str(file)):
         raise InputError(
             f"{file} is a run, not a file to write", f"the file comes first: gatewright {command} FILE {file}"
         )
 
 
-def _runs_in(folder: Path) -> tuple[Ledger, list[RunRow]]:
-    ledger = open_ledger(folder)
-    rows = ledger.runs()
-    if not isinstance(ledger_of(folder), Path):  # a database that several projects share
-        rows = [row for row in rows if row.project_dir == folder]
-    return ledger, rows
-
-
-def _preferred(rows: list[RunRow]) -> RunRow:
-    open_rows = [row for row in rows if row.state not in ("finished", "rejected")]
-    return max(open_rows or rows, key=lambda row: row.created_at)
+def _preferred(ledger: Ledger, folder: Path) -> RunRow | None:
+    """The newest open run, else the newest."""
+    for states in (OPEN_STATES, None):
+        found = runs_of(ledger, folder, states=states, limit=1)
+        if found:
+            return found[0]
+    return None
 
 
 def is_here(project_dir: Path) -> bool:

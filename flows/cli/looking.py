@@ -19,6 +19,11 @@ Projects = Annotated[
     typer.Option("--project", "-p", help="May be given several times. Default: the project here."),
 ]
 
+Folders = Annotated[
+    Optional[list[Path]],  # noqa: UP045
+    typer.Argument(metavar="[PROJECT]...", help="Folders of projects. Default: the project here."),
+]
+
 
 @app.command()
 @guarded
@@ -68,16 +73,17 @@ def _stage_table(document: dict[str, Any]) -> Any:
 
 @app.command()
 @guarded
-def gates(project: Projects = None, as_json: AsJson = False) -> int:
+def gates(folders: Folders = None, project: Projects = None, as_json: AsJson = False) -> int:
     """Every open gate of one or several projects."""
-    found = []
-    for workspace, ledger, row in _runs_of(project):
-        if row.state == "waiting":
-            from flows.cli.find import Found
+    from flows.cli.find import Found
 
-            document = status_of(Found(workspace, ledger))
-            gate = document["gate"]
-            found.append({"project": document["project"], "run": row.run, **gate, "folder": str(workspace.project_dir)})
+    found = []
+    for workspace, ledger, _row in _runs_of(folders, project, states=("waiting",)):
+        document = status_of(Found(workspace, ledger))
+        gate = document["gate"]
+        found.append(
+            {"project": document["project"], "run": workspace.run, **gate, "folder": str(workspace.project_dir)}
+        )
     if as_json:
         emit({"gates": found})
         return EXIT_DONE
@@ -93,9 +99,17 @@ def gates(project: Projects = None, as_json: AsJson = False) -> int:
 
 @app.command()
 @guarded
-def runs(project: Projects = None, as_json: AsJson = False) -> int:
+def runs(
+    folders: Folders = None,
+    project: Projects = None,
+    last: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option("--last", metavar="N", min=1, help="Only the newest N of each project."),
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
     """All runs of one or several projects, oldest first."""
-    rows = [row for _workspace, _ledger, row in _runs_of(project)]
+    rows = [row for _workspace, _ledger, row in _runs_of(folders, project, limit=last)]
     if as_json:
         emit(
             {
@@ -113,22 +127,24 @@ def runs(project: Projects = None, as_json: AsJson = False) -> int:
     return EXIT_DONE
 
 
-def _runs_of(projects: list[Path] | None) -> list[tuple[Any, Any, Any]]:
-    from flows.cli.find import open_ledger, project_folder
-    from flows.workspace import Workspace
+def _runs_of(
+    folders: list[Path] | None, projects: list[Path] | None, *, states: Any = None, limit: int | None = None
+) -> list[tuple[Any, Any, Any]]:
+    """The runs of the projects that are named, or of the project here, oldest first: (workspace, ledger, row)."""
+    from flows.cli.find import open_ledger, place_of, project_folder
 
     found, seen = [], set()
-    for chosen in projects or [None]:  # type: ignore[list-item]
+    for chosen in [*(folders or []), *(projects or [])] or [None]:  # type: ignore[list-item]
         folder = project_folder(chosen)
         try:
             ledger = open_ledger(folder)
         except InputError:
             continue
-        for row in ledger.runs():
-            where = folder if (folder / "runs" / row.run).is_dir() else Path(row.project_dir)
-            if (row.run, where) not in seen:
-                seen.add((row.run, where))
-                found.append((Workspace(where, row.run), ledger, row))
+        for row in ledger.runs(states=states, limit=limit):
+            workspace = place_of(row, folder)
+            if (row.run, workspace.project_dir) not in seen:
+                seen.add((row.run, workspace.project_dir))
+                found.append((workspace, ledger, row))
     return sorted(found, key=lambda item: (item[2].created_at, item[2].run))
 
 

@@ -62,6 +62,14 @@ def resume(
     anew: Annotated[
         bool, typer.Option("--anew", help="Propose the stage that failed anew instead of running it again.")
     ] = False,
+    take_over: Annotated[
+        str,
+        typer.Option(
+            "--take-over",
+            metavar="WHY",
+            help="Take the run from a process on another host that is gone for good; why is recorded.",
+        ),
+    ] = "",
     as_json: AsJson = False,
 ) -> int:
     """Go on after a decision, a stop, a crash or a reboot. What is done stays done."""
@@ -69,7 +77,7 @@ def resume(
 
     check_until(until)
     found = find_run(run, project)
-    return enter(found.workspace, until, as_json, anew)
+    return enter(found.workspace, until, as_json, anew, take_over)
 
 
 def check_until(until: str | None) -> None:
@@ -78,7 +86,7 @@ def check_until(until: str | None) -> None:
         raise InputError(f"{until!r} is not a stage", f"stages are {', '.join(STAGES)}")
 
 
-def enter(workspace: Any, until: str | None, as_json: bool, anew: bool = False) -> int:
+def enter(workspace: Any, until: str | None, as_json: bool, anew: bool = False, take_over: str = "") -> int:
     """Work on a run until it ends or waits; says how it stands and returns the exit code."""
     from flows.cli.asking import asker
     from flows.cli.progress import for_terminal
@@ -86,7 +94,8 @@ def enter(workspace: Any, until: str | None, as_json: bool, anew: bool = False) 
     from flows.starting import pass_through
 
     with for_terminal() as progress:
-        session = Session(progress=progress, until=until, anew=anew, ask=asker(workspace, progress))
+        ask = asker(workspace, progress)
+        session = Session(progress=progress, until=until, anew=anew, ask=ask, take_over=take_over)
         pass_through(workspace, session)
     return _say_ending(workspace, session, as_json)
 

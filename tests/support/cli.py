@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import subprocess
@@ -40,6 +42,23 @@ def gatewright(*words: str | Path, cwd: Path, timeout_s: float = 1800, **environ
     )
     assert "Traceback" not in done.stderr, done.stderr
     return Answer(done.returncode, done.stdout, done.stderr)
+
+
+def called(*words: str | Path, cwd: Path) -> Answer:
+    """Run the command in this process: quicker, and it sees what the test has replaced here."""
+    from flows.cli.app import main
+
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        argv, sys.argv = sys.argv, ["gatewright", *map(str, words)]
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        finally:
+            sys.argv = argv
+    assert "Traceback" not in err.getvalue(), err.getvalue()
+    return Answer(code, out.getvalue(), err.getvalue())
 
 
 def advance(project: Path, *, until_gate: str | None = None, who: str = "me") -> Answer:

@@ -1,0 +1,35 @@
+"""Passwords in the URLs of a spec: left out where it is kept, taken again from `project.yaml` where it is used."""
+
+from __future__ import annotations
+
+from specs.project import Project
+from specs.secrets import without_password
+
+
+def without_secrets(spec: Project) -> Project:
+    """The spec as it may be written: the URLs of ledger, hub mirror and agent without passwords."""
+    ledger, mirror, base_url = spec.ledger, spec.hub.mirror, spec.agent.base_url
+    return spec.model_copy(
+        update={
+            "ledger": ledger and without_password(ledger),
+            "hub": spec.hub.model_copy(update={"mirror": mirror and without_password(mirror)}),
+            "agent": spec.agent.model_copy(update={"base_url": base_url and without_password(base_url)}),
+        }
+    )
+
+
+def with_credentials(kept: Project, written: Project) -> Project:
+    """A kept spec with the passwords that a person wrote, for those URLs that are otherwise the same."""
+
+    def again(without: str | None, url: str | None) -> str | None:
+        return url if url is not None and without_password(url) == without else without
+
+    mirror = again(kept.hub.mirror, written.hub.mirror)
+    base_url = again(kept.agent.base_url, written.agent.base_url)
+    return kept.model_copy(
+        update={
+            "ledger": again(kept.ledger, written.ledger),
+            "hub": kept.hub.model_copy(update={"mirror": mirror}),
+            "agent": kept.agent.model_copy(update={"base_url": base_url}),
+        }
+    )

@@ -10,6 +10,8 @@ import torch
 from torch import nn
 
 from specs.errors import ModelError
+from tasks.memory import experts, kernels
+from tasks.memory.fused_adapters import fuse_adapters
 from tasks.memory.settings import TraceSettings
 
 TORCH_DTYPE = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -54,8 +56,10 @@ def build(settings: TraceSettings, depth: int | None = None) -> Any:
 
     config = configuration(settings, depth)
     loader: Any = AutoModelForCausalLM
-    attention = "eager" if settings.attention == "eager" or not _has_sdpa(config) else "sdpa"
-    weights = "bf16" if settings.weights.startswith("nf4") else settings.weights
+    attention = _attention(settings, config)
+    weights: str = settings.weights
+    if settings.quantised:
+        weights = {"amp-fp16": "fp16", "fp32": "fp32"}.get(settings.compute, "bf16")
     try:
         with torch.device("meta"):
             model: Any = loader.from_config(config, dtype=TORCH_DTYPE[weights], attn_implementation=attention)
@@ -64,7 +68,9 @@ def build(settings: TraceSettings, depth: int | None = None) -> Any:
             f"no causal language model can be built from this configuration: {str(error).splitlines()[0]}",
             "the account needs the configuration of a text-generation model",
         ) from error
-    if settings.weights.startswith("nf4"):
+    if settings.generation.listed_experts:
+        experts.unstack(model)
+    if settings.quantised:
         from tasks.memory.quantised import quantise
 
         model = quantise(model, settings)
@@ -73,7 +79,11 @@ def build(settings: TraceSettings, depth: int | None = None) -> Any:
     if settings.activation_checkpointing:
         if settings.method != "full":
             model.enable_input_require_grads()
-        model.activation_checkpointing_enable({"use_reentrant": False})
+        model.activation_checkpointing_enable({"use_reentrant": settings.generation.reentrant})
+    if settings.generation.fused_kernels:
+        kernels.fuse(model)
+        if settings.quantised:
+            fuse_adapters(model)
     if settings.device == "cuda":
         for module in model.modules():
             if isinstance(module, nn.Dropout):
@@ -81,12 +91,15 @@ def build(settings: TraceSettings, depth: int | None = None) -> Any:
     return model
 
 
-def _has_sdpa(config: Any) -> bool:
+def _attention(settings: TraceSettings, config: Any) -> str:
     """Some architectures have no SDPA; the worker falls back to eager attention for them, and so does the trace."""
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 
     kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
-    return kind is None or bool(getattr(kind, "_supports_sdpa", True))
+    if settings.attention == "flash" and getattr(kind, "_supports_flash_attn", True) and settings.device == "cuda":
+        return kernels.register(config.model_type, settings.generation)
+    has_sdpa = kind is None or bool(getattr(kind, "_supports_sdpa", True))
+    return "eager" if settings.attention == "eager" or not has_sdpa else "sdpa"
 
 
 def attach(model: Any, settings: TraceSettings, device: str = "meta") -> Any:

@@ -9,8 +9,10 @@ from pydantic import Field
 from specs.base import Strict
 from specs.errors import InputError
 from specs.parameters import Method, Optimizer, TrainingConfiguration
+from tasks.memory.generations import GENERATIONS, Generation, LossPath
 
-LossPath = Literal["current", "hf-2024"]
+Weights = Literal["fp32", "bf16", "fp16", "nf4", "nf4-dq", "int4-gptq"]
+"""How base weights lie in memory; GPTQ is known to the account, the training worker does not load it."""
 DeviceKind = Literal["cuda", "cpu"]
 
 ROUNDING: dict[DeviceKind, int] = {"cuda": 512, "cpu": 1}
@@ -25,7 +27,7 @@ class TraceSettings(Strict):
     rank: int = Field(16, ge=1)
     dropout: float = Field(0.05, ge=0, lt=1)
     targets: Literal["all-linear"] | list[str] = "all-linear"
-    weights: Literal["fp32", "bf16", "fp16", "nf4", "nf4-dq"] = "fp32"
+    weights: Weights = "fp32"
     compute: Literal["fp32", "bf16", "amp-bf16", "amp-fp16"] = "fp32"
     optimizer: Optimizer = "adamw"
     activation_checkpointing: bool = False
@@ -38,6 +40,16 @@ class TraceSettings(Strict):
     seq_len: int = Field(1024, ge=8)
     padded: bool = Field(False, description="samples of one micro batch differ in length: an attention mask is built")
     evaluation_batch: int = Field(1, ge=1)
+
+    @property
+    def quantised(self) -> bool:
+        """Whether linear layers are packed to 4 bits."""
+        return self.weights in ("nf4", "nf4-dq", "int4-gptq")
+
+    @property
+    def generation(self) -> Generation:
+        """What the software that `loss_path` names does with memory."""
+        return GENERATIONS[self.loss_path]
 
     def at(self, micro_batch: int, seq_len: int) -> TraceSettings:
         """The same with another batch."""
@@ -73,6 +85,9 @@ def from_training(
 FRAMEWORK_BYTES: dict[DeviceKind, int] = {"cuda": 512 * 2**20, "cpu": 448 * 2**20}
 """What a process holds before the model: on the CPU the interpreter and libraries (421 MiB measured in the training
 worker with torch 2.13, transformers 5.23), on a GPU the CUDA context and its modules (an assumption: not measured)."""
+
+CUBLAS_WORKSPACE_BYTES = (2 * 4096 + 8 * 16) * 2**10
+"""PyTorch's default per thread on cards before Hopper (`CUBLAS_WORKSPACE_CONFIG=:4096:2:16:8`), where it is 32 MiB."""
 
 LIBRARY_BYTES: dict[DeviceKind, int] = {"cuda": 0, "cpu": 64 * 2**20}
 """What kernels keep for themselves and operators do not show: oneDNN and MKL buffers, measured on two threads as

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -12,9 +12,9 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from tasks.memory import kernels, losses, optimizers
 from tasks.memory import model as models
-from tasks.memory import optimizers
-from tasks.memory.settings import ROUNDING, TraceSettings
+from tasks.memory.settings import CUBLAS_WORKSPACE_BYTES, ROUNDING, TraceSettings
 from tasks.memory.timeline import Peak, Place, outliving, peaks
 from tasks.memory.tracker import StorageTracker
 
@@ -58,7 +58,9 @@ def _trace(settings: TraceSettings, depth: int | None, optimizer_step: bool) -> 
             parameter.register_post_accumulate_grad_hook(partial(_note_gradient, tracker))
         optimizer = optimizers.build(settings, model)
         _make_states(optimizer, trainable)
-        with tracker:
+        running = kernels.gpu_kernels(model, settings.generation) if settings.device == "cuda" else nullcontext()
+        with tracker, running:
+            workspaces = _workspaces(tracker, settings)
             states = [] if optimizers.paged(settings) else optimizers.states(optimizer)
             for state in states:
                 tracker.see(state, "optimizer_states")
@@ -77,6 +79,7 @@ def _trace(settings: TraceSettings, depth: int | None, optimizer_step: bool) -> 
                 optimizer.step()
             optimizer.zero_grad()
             tracker.at("end", "model")
+            del workspaces
     timeline = tracker.timeline
     for number in outliving(timeline, "forward+loss", "backward"):
         timeline.kinds.setdefault(number, "activations")
@@ -89,6 +92,16 @@ def _trace(settings: TraceSettings, depth: int | None, optimizer_step: bool) -> 
         state_bytes=_bytes(optimizers.states(optimizer)),
         paged_bytes=_bytes(optimizers.states(optimizer)) if optimizers.paged(settings) else 0,
     )
+
+
+def _workspaces(tracker: StorageTracker, settings: TraceSettings) -> list[torch.Tensor]:
+    """What cuBLAS keeps for matrix products: one buffer for the forward thread and one for the backward thread."""
+    if settings.device != "cuda":
+        return []
+    buffers = [torch.empty(CUBLAS_WORKSPACE_BYTES, dtype=torch.uint8) for _ in range(2)]
+    for buffer in buffers:
+        tracker.see(buffer, "temporary")
+    return buffers
 
 
 @contextmanager
@@ -171,20 +184,28 @@ def _batch(settings: TraceSettings, rows: int) -> dict[str, torch.Tensor]:
 
 
 class _LossPhase(AbstractContextManager[None]):
-    """Names what happens inside the model's loss function."""
+    """Names what happens inside the model's loss function, which is that of the software's generation."""
 
-    def __init__(self, model: nn.Module, tracker: StorageTracker) -> None:
+    def __init__(self, model: nn.Module, tracker: StorageTracker, settings: TraceSettings) -> None:
         base: Any = model
         self.base = base.get_base_model() if hasattr(base, "get_base_model") else base
         self.tracker = tracker
         self.original = self.base.loss_function
+        self.head: Any = self.base.get_output_embeddings()
+        self.deferred = settings.generation.loss == "chunked"
+        self.loss = losses.of_generation(
+            settings.generation, str(settings.architecture.get("model_type")), self.original, self.head, tracker.release
+        )
 
     def __enter__(self) -> None:
+        if self.deferred:
+            self.head.forward = lambda hidden: hidden
+
         def loss(*args: Any, **kwargs: Any) -> Any:
             phase = self.tracker.place.phase
             self.tracker.at("loss" if phase == "forward" else phase, "loss")
             try:
-                return self.original(*args, **kwargs)
+                return self.loss(*args, **kwargs)
             finally:
                 self.tracker.at(phase, "after")
 
@@ -192,31 +213,29 @@ class _LossPhase(AbstractContextManager[None]):
 
     def __exit__(self, *details: object) -> None:
         self.base.loss_function = self.original
+        if self.deferred:
+            del self.head.forward
 
 
 def _micro_batch(model: nn.Module, forward: Any, tracker: StorageTracker, settings: TraceSettings) -> None:
-    """What `Trainer.training_step` does: only the loss outlives the forward pass; inputs are dropped before backward.
-
-    `hf-2024` keeps the model's outputs, 16-bit logits among them, until the backward pass has ended.
-    """
+    """What `Trainer.training_step` does: only the loss outlives forward, and inputs are dropped before backward."""
     tracker.at("forward", "before")
     batch = _batch(settings, settings.micro_batch)
     items = torch.ones((), dtype=torch.long)
-    with _LossPhase(model, tracker):
+    with _LossPhase(model, tracker, settings):
         outputs = forward(**batch, num_items_in_batch=items)
     loss = outputs["loss"]
-    kept = outputs if settings.loss_path == "hf-2024" else None
     del outputs, batch
     tracker.at("backward", "after")
     loss.backward()
     tracker.at("end", "model")
-    del loss, kept
+    del loss
 
 
 def _evaluate(model: nn.Module, forward: Any, tracker: StorageTracker, settings: TraceSettings) -> None:
     tracker.at("evaluate", "before")
     batch = _batch(settings, settings.evaluation_batch)
-    with torch.no_grad(), _LossPhase(model, tracker):
+    with torch.no_grad(), _LossPhase(model, tracker, settings):
         outputs = forward(**batch, num_items_in_batch=torch.ones((), dtype=torch.long))
         del outputs
     tracker.at("end", "model")

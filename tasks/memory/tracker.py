@@ -29,6 +29,7 @@ class StorageTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.timeline = Timeline()
         self.place = Place("build", "model")
         self._live: dict[int, int] = {}
+        self._released: set[int] = set()
 
     def at(self, phase: str, part: str, layer: int | None = None) -> None:
         """What follows happens there."""
@@ -50,10 +51,18 @@ class StorageTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if kind is not None:
             self.timeline.kinds[number] = kind
 
+    def release(self, tensor: torch.Tensor) -> None:
+        """Count a tensor's memory as free from here on, although this process still holds the object."""
+        number = self._live.get(tensor.untyped_storage()._cdata)
+        if number is not None and number not in self._released:
+            self._released.add(number)
+            self.timeline.died(number)
+
     def _forget(self, key: int, number: int) -> None:
         if self._live.get(key) == number:
             del self._live[key]
-        self.timeline.died(number)
+        if number not in self._released:
+            self.timeline.died(number)
 
     def __torch_dispatch__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

@@ -79,11 +79,28 @@ def test_residents_add_up_and_say_what_they_are(small: dict[str, Any]):
     assert found.residents["activations"] > 0
 
 
-def test_the_old_loss_path_keeps_the_logits_during_backward(small: dict[str, Any]):
-    common = {"architecture": small | {"vocab_size": 8192}, "weights": "bf16", "compute": "bf16", "seq_len": 256}
-    now, then = (account(TraceSettings(**common, loss_path=path)) for path in ("current", "hf-2024"))
-    logits = 256 * 8192 * 2
-    assert then.phases["backward"] - now.phases["backward"] == pytest.approx(logits, rel=0.01)
+def test_each_loss_path_takes_its_bytes_per_token_and_vocabulary_entry(small: dict[str, Any]):
+    """Slopes over the vocabulary, in bytes: what the code of each generation keeps at its peak."""
+    common = {"weights": "bf16", "compute": "bf16", "micro_batch": 2, "seq_len": 256, "method": "lora"}
+
+    def slope(model_type: str, path: str) -> float:
+        few, many = (
+            account(
+                TraceSettings(
+                    architecture=small | {"model_type": model_type, "vocab_size": size}, loss_path=path, **common
+                )
+            )
+            for size in (16384, 32768)
+        )
+        of_weights = 16384 * 128 * 2
+        return (many.peak_allocated_bytes - few.peak_allocated_bytes - of_weights) / (16384 * 512)
+
+    assert slope("llama", "current") == pytest.approx(12, abs=0.3)
+    assert slope("llama", "hf-2024") == pytest.approx(14, abs=0.3)
+    assert slope("granite", "hf-2024") == pytest.approx(12, abs=0.3)
+    assert slope("llama", "fused") == pytest.approx(8, abs=0.3)
+    assert slope("llama", "fused-2025") == pytest.approx(10, abs=0.3)
+    assert slope("llama", "chunked") < 0.5
 
 
 def test_four_bit_weights_weigh_half_a_byte_and_their_scales(small: dict[str, Any]):

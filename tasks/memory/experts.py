@@ -1,0 +1,54 @@
+"""Mixture-of-experts layers as software before transformers 5 had them: one linear layer per expert and projection.
+
+There quantisation packs experts like every linear layer; today's stacked expert weights stay in 16 bits.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+
+class _Expert(nn.Module):
+    def __init__(self, width: int, inner: int, activation: Any, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.gate = nn.Linear(width, inner, bias=False, dtype=dtype)
+        self.up = nn.Linear(width, inner, bias=False, dtype=dtype)
+        self.down = nn.Linear(inner, width, bias=False, dtype=dtype)
+        self.activation = activation
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.down(self.activation(self.gate(values)) * self.up(values))
+        return result
+
+
+class ExpertList(nn.Module):
+    """Every expert takes an equal share of the tokens: how a trained router spreads them is not known beforehand."""
+
+    def __init__(self, stacked: Any) -> None:
+        super().__init__()
+        experts, double, width = stacked.gate_up_proj.shape
+        kind = stacked.gate_up_proj.dtype
+        self.experts = nn.ModuleList(_Expert(width, double // 2, stacked.act_fn, kind) for _ in range(experts))
+
+    def forward(self, hidden: torch.Tensor, chosen: torch.Tensor, shares: torch.Tensor) -> torch.Tensor:
+        """One expert after the other, as the loop of 2024 did."""
+        rows = -(-hidden.shape[0] * chosen.shape[-1] // len(self.experts))
+        total = torch.zeros_like(hidden)
+        for expert in self.experts:
+            which = chosen.new_zeros(rows)
+            weighted = expert(hidden[which]) * shares[which, which, None]
+            total.index_add_(0, which, weighted.to(total.dtype))
+        return total
+
+
+def unstack(model: nn.Module) -> None:
+    """Exchange stacked experts (`gate_up_proj`, `down_proj`) for lists, in place."""
+    for parent in list(model.modules()):
+        for name, child in list(parent.named_children()):
+            stacked: Any = child
+            if getattr(getattr(child, "gate_up_proj", None), "ndim", 0) == 3 and hasattr(child, "act_fn"):
+                with torch.device("meta"):
+                    setattr(parent, name, ExpertList(stacked))

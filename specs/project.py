@@ -209,6 +209,12 @@ class Project(Strict):
     over_long: Literal["ask", "split", "drop_list", "truncate_prompt"] = Field(
         "ask", description="what happens to samples past the length limit; answers are never cut"
     )
+    personal_data: Literal["mask", "keep"] = Field(
+        "mask", description="phone, ID and card numbers, e-mails, plates, names: masked in samples, or kept and counted"
+    )
+    personal_data_allowed: list[str] = Field(
+        default_factory=list, description="what is never masked, such as a public service number"
+    )
     hardware: Literal["auto"] | Hardware = Field(
         "auto", description="auto: of this machine; else the device to plan for"
     )

@@ -30,6 +30,7 @@ SAMPLES = _schema(
 ROW_LEDGER = _schema("source location fate reason merged_into", ("sample_ids", pa.list_(_STRING)), ("cut_tokens", _INT))
 REVIEW_PAIRS = _schema("source location_a source_b location_b why text_a text_b", ("similarity", _FLOAT))
 QUARANTINE = _schema("source location reason original")
+MASKED = _schema("source location place kind", ("items", _INT), ("characters", _INT))
 PARAGRAPHS = _schema("source location text")
 _TIME = pa.timestamp("ms", tz="UTC")
 WINDOWS = _schema(
@@ -42,7 +43,7 @@ WINDOWS = _schema(
 )
 
 
-def write_artifacts(folder: Path, intake: Intake, prepared: Prepared) -> None:
+def write_artifacts(folder: Path, intake: Intake, prepared: Prepared, masked: Sequence[Mapping[str, Any]]) -> None:
     """Write every Parquet file, `decoding.json` and `buckets.json`."""
     fates = sorted(prepared.fates, key=lambda fate: _place(fate.unit.source, fate.unit.location))
     write_table(folder / "samples.parquet", SAMPLES, [_sample_row(s) for s in prepared.samples])
@@ -54,6 +55,7 @@ def write_artifacts(folder: Path, intake: Intake, prepared: Prepared) -> None:
         PARAGRAPHS,
         [{"source": u.source, "location": u.location, "text": u.original} for u in intake.paragraphs],
     )
+    write_table(folder / "masked.parquet", MASKED, masked)
     write_table(folder / "windows.parquet", WINDOWS, intake.windows)
     write_json(folder / "decoding.json", {"files": sorted(intake.decoding, key=lambda f: (f["source"], f["sheet"]))})
     counts = [sum(s.bucket == i for s in prepared.samples) for i in range(len(prepared.edges))]

@@ -12,6 +12,7 @@ from specs.criteria import Metric
 from specs.metrics import definitions
 from tasks.prompts import PromptTemplate
 from tasks.verify import data_texts as texts
+from tasks.verify import personal
 from tasks.verify.data_rows import RawFiles, characters_unexplained, expected_units, rows_unaccounted
 
 REQUIRED = {
@@ -48,6 +49,7 @@ def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str,
         "answer_tokens_cut": sum(_answer_cut(s, template) for s in samples) + _raw_answers_cut(files, template),
         "samples_not_trainable": sum(not _trainable(s, template) for s in samples),
         "valid_format_share": sum(map(_valid, samples)) / len(samples) if samples else (None, "there is no sample"),
+        **_personal(samples, files.spec),
         "quarantined_share": fates["quarantined"] / in_scope if in_scope else (None, "no row is in scope"),
         "smallest_fault_type": _smallest(train, samples),
         "paragraph_length_spread": _spread([s["n_tokens"] for s in samples if s["kind"] == "manual"]),
@@ -122,9 +124,29 @@ def _raw_answers_cut(files: RawFiles, template: PromptTemplate) -> int:
         answers[s["source"], s["location"]] += s["answer"]
     for key, row in files.tables().items():
         said = _letters(row.get("repair") or row.get("remedy") or "")
-        if key in answers and said and not _letters(answers[key]).endswith(said[-4:]):
+        if key in answers and said and not _ends_alike(answers[key], said):
             cut += max(1, len(template.encode("", said).input_ids) - 1)
     return cut
+
+
+def _ends_alike(answer: str, said: str) -> bool:
+    """Whether an answer ends as the raw cell does, or with what stood before masked personal data at its end."""
+    piece, masked_behind = personal.end_of(answer)
+    tail = _letters(piece)[-4:]
+    if masked_behind:
+        return tail in said
+    return said.endswith(tail) if len(tail) < 4 and piece != answer else tail.endswith(said[-4:])
+
+
+def _personal(samples: Rows, spec: Mapping[str, Any]) -> dict[str, float]:
+    """What was masked, and what a search by other rules still finds: left, or kept because the spec says so."""
+    found = personal.in_samples(samples, spec.get("personal_data_allowed") or ())
+    kept = spec.get("personal_data") == "keep"
+    return {
+        "personal_data_left": 0 if kept else found,
+        "personal_data_kept": found if kept else 0,
+        "personal_data_masked": sum(personal.placeholders(f"{s['prompt']}\n{s['answer']}") for s in samples),
+    }
 
 
 def _letters(text: str) -> str:

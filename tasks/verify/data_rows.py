@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from specs.privacy import PLACEHOLDERS
 from tasks.verify import data_raw as raw
 
 GAP_STEPS = 5.0
@@ -33,6 +34,8 @@ class RawFiles:
         self.samples = read_rows(artifacts / "samples.parquet")
         self.paragraphs = read_rows(artifacts / "paragraphs.parquet")
         self.windows = read_rows(artifacts / "windows.parquet")
+        masked = artifacts / "masked.parquet"
+        self.masked = read_rows(masked) if masked.is_file() else []
         self.quarantine = read_rows(artifacts / "quarantine.parquet")
         decoding = json.loads((artifacts / "decoding.json").read_bytes())["files"]
         self.decoding: dict[tuple[str, str], dict[str, Any]] = {(d["source"], d["sheet"]): d for d in decoding}
@@ -170,6 +173,17 @@ def _encoding_right(name: str, path: Path, encoding: str) -> bool:
     return encoding == "workbook" or raw.decode_again(raw.raw_bytes(path), encoding)[1]
 
 
+def _masked(files: RawFiles, name: str) -> tuple[int, Counter[str]]:
+    """Characters of personal data that a document's paragraphs hold no more, and those of the placeholders instead."""
+    rows = [m for m in files.masked if m["source"] == name and m["place"] == "paragraph"]
+    placeholders: Counter[str] = Counter()
+    for m in rows:
+        words = PLACEHOLDERS[m["kind"]]["zh" if files.spec.get("language") == "zh" else "en"]
+        for character, count in raw.visible_characters(words).items():
+            placeholders[character] += count * m["items"]
+    return sum(m["characters"] for m in rows), placeholders
+
+
 def _document_lost(files: RawFiles, name: str, path: Path) -> int:
     """Characters of a document that its paragraphs do not hold, and of paragraphs that their samples do not hold."""
     encoding = files.encoding(name)
@@ -180,7 +194,9 @@ def _document_lost(files: RawFiles, name: str, path: Path) -> int:
     readings = raw.document_characters(name, path, encoding)
     if name.lower().endswith(".pdf"):
         held = raw.folded(held)
-    lost = min(((reading - held).total() + (held - reading).total()) for reading in readings)
+    removed, placeholders = _masked(files, name)
+    held = held - raw.folded(placeholders) if name.lower().endswith(".pdf") else held - placeholders
+    lost = min(abs((reading - held).total() - removed) + (held - reading).total() for reading in readings)
     if encoding not in ("pdf", "docx") and not _encoding_right(name, path, encoding):
         lost += held.total()
     texts: dict[str, Counter[str]] = defaultdict(Counter)

@@ -8,6 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tasks.verify.personal import blank
+
 THRESHOLD = 0.7
 
 _WORD = re.compile(r"(?:(?<!\w)[-+](?=\d))?\w+(?:[.\-+/#*]\w+)*")
@@ -81,5 +83,5 @@ def _digits(text: str) -> str:
 def _codes(row: Mapping[str, str]) -> set[str]:
     skip = ("fault_type", "device_model", "date", "order_id")
     text = "\n".join(value for name, value in sorted(row.items()) if name not in skip)
-    text = _STEP_WORD.sub(" ", _LIST_MARK.sub(" ", text))
+    text = _STEP_WORD.sub(" ", _LIST_MARK.sub(" ", blank(text)))
     return set(_CODE.findall(unicodedata.normalize("NFKC", text).casefold()))

@@ -1,0 +1,129 @@
+"""Personal data masked before anything else is made of a text: duplicates, lengths and samples see the masked text.
+
+What is masked is replaced by a placeholder of its kind and counted by file and kind. The fault code of a record is
+never touched. The text as it was read stays in the raw files and, for quarantined rows, in `quarantine.parquet`.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from specs.base import Language
+from specs.privacy import KIND_TITLES, KINDS, PLACEHOLDERS, PersonalKind
+from tasks.data.personal_names import names
+from tasks.data.personal_numbers import Found, numbers
+from tasks.data.records import Draft, Intake, Unit
+
+_ORDER: Sequence[PersonalKind] = ("email", "id_number", "bank_card", "phone", "plate", "name")
+"""Which kind wins where finds overlap: the one with the stricter form."""
+
+
+def find(text: str, allowed: Iterable[str] = ()) -> list[Found]:
+    """Personal data in a text, in order, without overlaps; what stands in `allowed` is left out."""
+    known = {plain(entry) for entry in allowed}
+    found = [f for f in (*numbers(text), *names(text)) if plain(text[f.start : f.end]) not in known]
+    found.sort(key=lambda f: (_ORDER.index(f.kind), f.start - f.end, f.start))
+    taken: list[Found] = []
+    for one in found:
+        if all(one.end <= other.start or other.end <= one.start for other in taken):
+            taken.append(one)
+    return sorted(taken, key=lambda f: f.start)
+
+
+def plain(text: str) -> str:
+    """An entry of the allow list for comparison: letters and digits only, NFKC, case folded."""
+    return "".join(c for c in unicodedata.normalize("NFKC", text).casefold() if c.isalnum())
+
+
+@dataclass(slots=True)
+class Masker:
+    """Masks drafts and paragraphs, and counts what it masked by (source, location, place, kind)."""
+
+    language: Language
+    allowed: Sequence[str] = ()
+    items: Counter[tuple[str, str, str, PersonalKind]] = field(default_factory=Counter)
+    characters: Counter[tuple[str, str, str, PersonalKind]] = field(default_factory=Counter)
+
+    def draft(self, draft: Draft) -> Draft:
+        """The draft with personal data masked in everything but its fault code; names stay in the device model."""
+        unit = draft.unit
+        texts = {name: self._mask(unit, "sample", getattr(draft, name)) for name in _FIELDS if getattr(draft, name)}
+        steps = tuple(self._mask(unit, "sample", step) for step in draft.steps)
+        model = self._mask(unit, "sample", draft.device_model, with_names=False) if draft.device_model else ""
+        same = steps == draft.steps and model == draft.device_model
+        if same and all(getattr(draft, name) == text for name, text in texts.items()):
+            return draft
+        changes: dict[str, Any] = {**texts, "steps": steps, "device_model": model}
+        return replace(draft, **changes)
+
+    def paragraph(self, unit: Unit) -> Unit:
+        """A paragraph as it is stored beside the samples."""
+        text = self._mask(unit, "paragraph", unit.original)
+        return unit if text == unit.original else replace(unit, original=text)
+
+    def _mask(self, unit: Unit, place: str, text: str, with_names: bool = True) -> str:
+        parts: list[str] = []
+        at = 0
+        for found in find(text, self.allowed):
+            if found.kind == "name" and not with_names:
+                continue
+            key = (unit.source, unit.location, place, found.kind)
+            self.items[key] += 1
+            self.characters[key] += sum(not c.isspace() for c in text[found.start : found.end])
+            parts += [text[at : found.start], PLACEHOLDERS[found.kind][self.language]]
+            at = found.end
+        return "".join([*parts, text[at:]]) if parts else text
+
+    def rows(self) -> list[dict[str, object]]:
+        """The rows of `masked.parquet`."""
+        return [
+            {
+                "source": source,
+                "location": location,
+                "place": place,
+                "kind": kind,
+                "items": count,
+                "characters": self.characters[source, location, place, kind],
+            }
+            for (source, location, place, kind), count in sorted(self.items.items())
+        ]
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Items masked in samples, by source and kind."""
+        result: dict[str, dict[str, int]] = {}
+        for (source, _, place, kind), count in sorted(self.items.items()):
+            if place == "sample":
+                of_source = result.setdefault(source, {})
+                of_source[kind] = of_source.get(kind, 0) + count
+        return result
+
+    def notes(self, keep: bool) -> list[str]:
+        """What was masked, in words, for the report."""
+        zh = self.language == "zh"
+        if keep:
+            text = (
+                "按 personal_data: keep 保留个人信息，未屏蔽"
+                if zh
+                else "personal data kept, as personal_data: keep says"
+            )
+            return [text]
+        total: Counter[PersonalKind] = Counter()
+        for (_, _, place, kind), count in self.items.items():
+            total[kind] += count if place == "sample" else 0
+        listed = [f"{KIND_TITLES[k][self.language]} {total[k]}" for k in KINDS if total[k]]
+        if not listed:
+            return []
+        return [f"已屏蔽的个人信息：{'，'.join(listed)}" if zh else f"personal data masked: {', '.join(listed)}"]
+
+
+_FIELDS = ("phenomenon", "repair", "meaning", "prompt", "plain")
+
+
+def mask_intake(intake: Intake, masker: Masker) -> None:
+    """Mask everything that samples and paragraphs are made of; the originals of quarantined units stay as they are."""
+    intake.drafts = [masker.draft(draft) for draft in intake.drafts]
+    intake.paragraphs = [masker.paragraph(unit) for unit in intake.paragraphs]

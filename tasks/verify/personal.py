@@ -1,0 +1,135 @@
+"""Personal data looked for in finished samples, by rules of their own: plain scans of digit groups, titles and roles.
+
+It counts what a reader would take for personal data beyond doubt: a form with its check digit or date, or a number or
+name right after a word that announces it. It shares with the stage only the kinds and their placeholders.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from specs.privacy import PLACEHOLDERS
+
+_GROUPS = re.compile(r"(?<![\w.\-+#/])\+?\(?\d[\d()\- ]*[\dXx](?![\w]|[.\-]\w)", re.ASCII)
+_ANNOUNCED = re.compile(
+    r"(?:电话|手机|手机号|座机|\b(?:tele)?phone|\bmobile|\btel\.?)(?:号码?|\s*(?:no\.?|number))?\s*[:：]?\s*"
+    r"(\+?\d[\d\- ]{5,}\d)",
+    re.IGNORECASE,
+)
+_NOT_A_PERSON = re.compile(
+    r"(?:part|serial|s/n|p/n|order|param\w*|ref\w*|item|asset|batch|lot|drawing|stock|sku|model|type|code|alarm|error|fault"
+    r"|version|program|device|machine|unit|article|material|barcode|cat\w*|art|dwg|sn|pn|ser|wo"
+    r"|号|编码|代码|料|件|批|条码|参数|报警|版本|程序|资产|零件|规格|序列|订单)\W*(?:no|number|num|nr|id|code|is|was|为|是|号码?)?\W*$",
+    re.IGNORECASE,
+)
+_CARD_WORD = re.compile(r"(?:卡号|card|账号|account)\W*(?:no|number)?\W*$", re.IGNORECASE)
+_MAIL = re.compile(r"[\w.+%\-]+@[\w\-]+(?:\.[\w\-]+)*\.[a-z]{2,}", re.IGNORECASE | re.ASCII)
+_CHINESE_PLATE = re.compile(
+    r"(?<![一-鿿])[京津沪渝冀豫辽黑湘皖鲁苏浙赣鄂桂晋蒙陕闽粤][A-HJ-NP-Z][·•]?(?=(?:[A-Z]*\d){3})[A-HJ-NP-Z\d]{5,6}(?![\w\-])",
+    re.ASCII,
+)
+_TITLED = re.compile(
+    r"(?:^|(?<=[\s，。；、：:,请由让和给找]))[王李张刘陈杨赵吴徐孙朱胡郭罗梁宋郑谢韩唐冯曹袁邓傅沈彭吕蒋蔡贾丁魏薛杜](?=师傅|先生|女士)"
+)
+_ROLE = re.compile(
+    r"(?:维修员|维修人|操作员|操作工|报修人|检修人|联系人)[:：]\s*([王李张刘陈杨赵吴徐孙朱胡郭罗梁宋郑谢韩唐冯曹袁邓傅沈彭吕蒋蔡贾丁魏薛杜][一-鿿]{1,2})"
+    r"(?![一-鿿])"
+)
+_MISTER = re.compile(r"\b(?:Mr|Mrs)\.? ([A-Z][a-z]{2,})(?![\w])")
+_BY_INITIAL = re.compile(r"\b(?:[Rr]eported|[Rr]epaired|[Cc]hecked) by ([A-Z]\. ?[A-Z][a-z]+)")
+
+
+def personal_data(text: str, allowed: Iterable[str] = ()) -> list[str]:
+    """Every piece of personal data in a text, as it stands there; entries of the allow list are left out."""
+    known = {_letters(entry) for entry in allowed}
+    found = [*_numbers(text), *_MAIL.findall(text), *_CHINESE_PLATE.findall(text), *_TITLED.findall(text)]
+    found += [m.group(1) for pattern in (_ROLE, _MISTER, _BY_INITIAL, _ANNOUNCED) for m in pattern.finditer(text)]
+    return [f for f in dict.fromkeys(found) if _letters(f) not in known]
+
+
+def _letters(text: str) -> str:
+    return re.sub(r"[\W_]+", "", unicodedata.normalize("NFKC", text).casefold())
+
+
+def _numbers(text: str) -> list[str]:
+    return [
+        m.group() for m in _GROUPS.finditer(text) if _is_personal(m.group(), text[max(0, m.start() - 30) : m.start()])
+    ]
+
+
+def _is_personal(group: str, before: str) -> bool:
+    digits = re.sub(r"[^\dXx]", "", group)
+    solid = digits == group
+    if _CARD_WORD.search(before):
+        return 15 <= len(digits) <= 19 and digits.isdigit() and _card_check(digits)
+    if _NOT_A_PERSON.search(before):
+        return False
+    if re.fullmatch(r"(?:\+?86[ -]?)?1[3-9]\d-?\d{4}-?\d{4}", group) and len(digits) in (11, 13):
+        return group.count("-") in (0, 2, 3) or group.startswith("+")
+    if re.fullmatch(r"\(?[2-9]\d\d\)?[- ]?[2-9]\d\d-\d{4}", group) and ("(" in group or group.count("-") == 2):
+        return True
+    if re.fullmatch(r"\d{3}-\d{2}-\d{4}", group):
+        return not re.match(r"000|666|9|...-00|...-..-0000", group)
+    return solid and len(digits) == 18 and _born(digits[6:14]) and _identity_check(digits)
+
+
+def _born(digits: str) -> bool:
+    try:
+        return 1900 <= dt.datetime.strptime(digits, "%Y%m%d").year <= 2099
+    except ValueError:
+        return False
+
+
+def _identity_check(number: str) -> bool:
+    """GB 11643: the weighted sum of all 18 places is 1 modulo 11."""
+    places = [10 if c in "Xx" else int(c) for c in number]
+    if 10 in places[:17] or number[0] in "09":
+        return False
+    weights = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2, 1)
+    return sum(p * w for p, w in zip(places, weights, strict=True)) % 11 == 1
+
+
+def _card_check(digits: str) -> bool:
+    doubled = (0, 2, 4, 6, 8, 1, 3, 5, 7, 9)
+    return sum(doubled[int(d)] if i % 2 else int(d) for i, d in enumerate(reversed(digits))) % 10 == 0
+
+
+FIELDS = ("device_model", "phenomenon", "steps", "repair", "prompt", "answer", "text")
+"""What is searched of a sample. A fault code is announced as one wherever it stands, and so it is no find."""
+
+
+def in_samples(samples: Sequence[Mapping[str, Any]], allowed: Iterable[str]) -> int:
+    """Pieces of personal data in the samples; one that stands in several fields of a sample counts once."""
+    known = list(allowed)
+    total = 0
+    for sample in samples:
+        text = "\n".join(str(sample[name] or "") for name in FIELDS)
+        total += len({_letters(found) for found in personal_data(text, known)})
+    return total
+
+
+_PLACEHOLDER = re.compile("|".join(re.escape(p) for words in PLACEHOLDERS.values() for p in words.values()))
+
+
+def placeholders(text: str) -> int:
+    """How many placeholders stand in a text."""
+    return len(_PLACEHOLDER.findall(text))
+
+
+def end_of(text: str) -> tuple[str, bool]:
+    """The last piece of a text between placeholders, and whether personal data was masked behind it."""
+    pieces = _PLACEHOLDER.split(text)
+    spoken = [i for i, piece in enumerate(pieces) if any(c.isalnum() for c in piece)]
+    return (pieces[spoken[-1]], spoken[-1] + 1 < len(pieces)) if spoken else ("", len(pieces) > 1)
+
+
+def blank(text: str) -> str:
+    """A raw text without personal numbers and addresses: what a comparison of codes and numbers may rest on."""
+    for piece in sorted(personal_data(text), key=len, reverse=True):
+        if len(piece) > 5:
+            text = text.replace(piece, " ")
+    return text

@@ -51,7 +51,17 @@ class TrainingConfiguration(Strict):
     attention: Literal["sdpa", "eager", "flash"] = Field("sdpa", description="implementation of attention")
     seed: int = Field(17, ge=0, lt=2**31, description="order of samples, dropout, adapter start")
     save_steps: int = Field(10, ge=1, description="optimizer steps between checkpoints")
+    save_minutes: float | None = Field(30.0, gt=0, description="minutes between checkpoints; null: steps decide")
     keep_checkpoints: int = Field(2, ge=1, description="newest checkpoints that are kept")
+    spikes: Literal["note", "skip", "roll_back", "stop"] = Field(
+        "note", description="what a step far above the losses before it causes; it is always recorded"
+    )
+    early_judgement: Literal["off", "note", "act"] = Field(
+        "act", description="what a held-out loss that does not fall causes early on; act: the training asks or stops"
+    )
+    judge_after: float | None = Field(
+        None, gt=0, lt=1, description="share of the steps after which is judged; null: the first of several epochs"
+    )
     threads: int = Field(2, ge=1, description="CPU threads of the worker; another count changes bits")
 
     @property

@@ -15,10 +15,12 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from specs.errors import EXIT_DONE, EXIT_INTERNAL, GatewrightError, WorkerError
+from specs.errors import EXIT_DONE, EXIT_INTERNAL, EXIT_STOPPED, GatewrightError, WorkerError
 from tasks.interrupts import STOP, StopRequest, stop_on_signals
 
 EXIT_ORPHANED = 143
+
+STOP_POLL_S = 0.05
 
 
 class Channel:
@@ -50,6 +52,10 @@ class Channel:
         """Anything for the parent's `on_event`."""
         self.send("event", **message)
 
+    def error(self, error: GatewrightError) -> None:
+        """Why the worker ends without a result."""
+        self.send("error", **{"class": type(error).__name__, "message": error.message, "hint": error.hint})
+
     def result(self, **message: Any) -> None:
         """What the worker was started for."""
         self.send("result", **message)
@@ -64,16 +70,47 @@ def work(body: Callable[[Path, Channel, StopRequest], None]) -> int:
             try:
                 body(Path(sys.argv[1]), channel, STOP)
             except GatewrightError as error:
-                channel.send("error", **{"class": type(error).__name__, "message": error.message, "hint": error.hint})
+                channel.error(error)
                 return error.exit_code
             except Exception as error:
                 traceback.print_exc()
-                explained = _explain(error)
-                channel.send("error", **{"class": "WorkerError", "message": explained.message, "hint": explained.hint})
+                channel.error(_explain(error))
                 return EXIT_INTERNAL
             finally:
                 _DONE.set()
     return EXIT_DONE
+
+
+@contextmanager
+def ends_at_once(stop: StopRequest, channel: Channel, what: str) -> Iterator[None]:
+    """While the block runs, a stop request ends the process within moments, inside whatever library call it is.
+
+    Only for blocks in which nothing is written and nothing is lost, as imports and loading; `what` says where the work
+    stands. Raises `Stopped` when the request was there before, or came at the very end.
+    """
+    stop.raise_if_requested(what)
+    lock = threading.Lock()
+    left = False
+
+    def watch() -> None:
+        while not stop.wait(STOP_POLL_S):
+            if left:
+                return
+        with lock:
+            if not left:
+                try:
+                    stop.raise_if_requested(what)
+                except GatewrightError as error:
+                    channel.error(error)
+                    os._exit(EXIT_STOPPED)
+
+    threading.Thread(target=watch, name="ends-at-once", daemon=True).start()
+    try:
+        yield
+    finally:
+        with lock:
+            left = True
+    stop.raise_if_requested(what)
 
 
 _DONE = threading.Event()

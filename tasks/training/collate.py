@@ -48,3 +48,8 @@ def summed_loss(logits: Any, labels: Any) -> Any:
 
     shifted = F.pad(labels, (0, 1), value=IGNORED)[:, 1:]
     return F.cross_entropy(logits.float().flatten(0, 1), shifted.flatten(), ignore_index=IGNORED, reduction="sum")
+
+
+def row_losses(logits: Any, labels: Any) -> list[float]:
+    """`summed_loss` of each row by itself; only one row of logits is widened to fp32 at a time."""
+    return [float(summed_loss(logits[row : row + 1], labels[row : row + 1])) for row in range(len(labels))]

@@ -1,15 +1,16 @@
-"""Loss without dropout and without gradients. Keeps no logits beyond one batch."""
+"""Loss without dropout and without gradients. Keeps no logits beyond one batch, and draws no random number."""
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from specs.stages import Progress
 from tasks.interrupts import StopRequest
-from tasks.training.collate import summed_loss
+from tasks.prompts import Encoded
+from tasks.training.collate import learnt_tokens, row_losses, summed_loss
 from tasks.training.feed import MicroBatch
 
 
@@ -34,6 +35,41 @@ def mean_loss(
             samples += len(batch.planned.sample_ids)
             progress.advance()
     return {"loss": total / tokens if tokens else math.nan, "tokens": tokens, "samples": samples}
+
+
+def sample_losses(
+    model: Any,
+    batches: Iterable[MicroBatch],
+    samples: Mapping[str, Encoded],
+    device: str,
+    compute: str,
+    stop: StopRequest,
+) -> dict[str, float]:
+    """Mean loss of each sample in nats per learnt token. Raises `Stopped` between two batches when asked to stop."""
+    import torch
+
+    found: dict[str, float] = {}
+    model.eval()
+    with torch.no_grad(), autocast(device, compute):
+        for part in batches:
+            stop.raise_if_requested("every step trained is saved; the loss is measured again on resume")
+            tensors = {name: tensor.to(device) for name, tensor in part.tensors.items()}
+            logits = model(input_ids=tensors["input_ids"], attention_mask=tensors["attention_mask"]).logits
+            losses = row_losses(logits, tensors["labels"])
+            for sample_id, loss in zip(part.planned.sample_ids, losses, strict=True):
+                found[sample_id] = loss / learnt_tokens(samples[sample_id])
+    return found
+
+
+def pinned_loss(model: Any, batch: MicroBatch, device: str, compute: str) -> float:
+    """Mean loss of one micro batch, to be computed again from the checkpoint that is being written."""
+    import torch
+
+    model.eval()
+    with torch.no_grad(), autocast(device, compute):
+        tensors = {name: tensor.to(device) for name, tensor in batch.tensors.items()}
+        logits = model(input_ids=tensors["input_ids"], attention_mask=tensors["attention_mask"]).logits
+        return float(summed_loss(logits, tensors["labels"])) / batch.learnt_tokens
 
 
 def autocast(device: str, compute: str) -> Any:

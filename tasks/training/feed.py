@@ -116,12 +116,21 @@ class Feed:
             sum(learnt_tokens(s) for s in samples),
         )
 
-    def batches(self, sample_ids: Sequence[str], size: int) -> Iterator[MicroBatch]:
-        """Named samples in batches of `size`, the longest first, each padded to its longest."""
+    def batches(self, sample_ids: Sequence[str], size: int, most_tokens: int | None = None) -> Iterator[MicroBatch]:
+        """Named samples in batches of at most `size` samples and `most_tokens` padded tokens (null: no limit), the
+        longest first, each padded to its longest. A sample that is longer by itself has a batch of its own."""
         ordered = sorted(sample_ids, key=lambda i: (-len(self.samples[i].input_ids), i))
-        for number, start in enumerate(range(0, len(ordered), size)):
-            ids = tuple(ordered[start : start + size])
-            yield self.batch(PlannedMicroBatch(number, ids, len(self.samples[ids[0]].input_ids)))
+        start = number = 0
+        while start < len(ordered):
+            longest = len(self.samples[ordered[start]].input_ids)
+            count = size if most_tokens is None else max(1, min(size, most_tokens // longest))
+            yield self.batch(PlannedMicroBatch(number, tuple(ordered[start : start + count]), longest))
+            start, number = start + count, number + 1
+
+    @property
+    def most_padded_tokens(self) -> int:
+        """Padded tokens of the largest micro batch of the plan."""
+        return max(b.padded_tokens * len(b.sample_ids) for step in self.steps for b in step.micro_batches)
 
 
 def read_samples(path: Path, wanted: Iterable[str], template: PromptTemplate) -> dict[str, Encoded]:

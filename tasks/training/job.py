@@ -14,8 +14,9 @@ class Job(Strict):
     """`job.json`. A worker that is started again with the same job goes on from its newest complete checkpoint.
 
     The worker writes its append-only files to `out` (`metrics.jsonl`, `micro_batches.jsonl`, `fed.jsonl`,
-    `sessions.jsonl`, `memory.jsonl`), then `settings.json`, `probe.json`, `evaluation.json`, `result.json` and
-    `adapter/` (`model/` with method full). `out` and `checkpoints` belong together: neither resumes without the other.
+    `census.jsonl`, `sessions.jsonl`, `memory.jsonl`, `continuity.jsonl`, `spikes.jsonl`), then `settings.json`,
+    `judgement.json`, `probe.json`, `evaluation.json`, `result.json` and `adapter/` (`model/` with method full). `out`
+    and `checkpoints` belong together: neither resumes without the other.
     """
 
     training: TrainingConfiguration
@@ -33,6 +34,10 @@ class Job(Strict):
     )
     evaluation_sample_ids: list[str] = Field(default_factory=list, description="evaluated after the last step's save")
     evaluation_batch: int = Field(1, ge=1, description="samples per forward pass of probe and evaluation")
+    judge_after_step: int | None = Field(None, ge=1, description="the early judgement follows this step's save")
+    judge_sample_ids: list[str] = Field(default_factory=list, description="held-out samples that it measures")
+    judge_too_long: int = Field(0, ge=0, description="held-out samples with more tokens than any micro batch")
+    judge_bound: float = Field(0.0, description="what the change of the held-out loss must be below, in nats/token")
     fed_samples: int = Field(8, ge=0, description="samples written to fed.jsonl, decoded from the tensors as fed")
     save_at: list[int] = Field(default_factory=list, description="steps to save at, beside every save_steps")
     stop_after_step: int | None = Field(None, ge=1, description="end here with everything saved, unfinished")

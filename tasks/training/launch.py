@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,14 @@ from specs.files import storage_errors, write_bytes
 from specs.stages import Progress
 from tasks.interrupts import STOP, StopRequest
 from tasks.training.job import Job, WorkerResult
+from tasks.training.judgement import Judgement
+from tasks.training.logbook import CUT_ON_RESUME, NEVER_CUT
 from tasks.workers import run_worker
 
 WORKER = "tasks.training.worker"
 
-LOGS = ("metrics.jsonl", "micro_batches.jsonl", "fed.jsonl", "sessions.jsonl", "memory.jsonl")
-DOCUMENTS = ("settings.json", "probe.json", "evaluation.json")
+LOGS = (*CUT_ON_RESUME, *NEVER_CUT)
+DOCUMENTS = ("settings.json", "judgement.json", "probe.json", "evaluation.json")
 FOLDERS = ("adapter", "model")
 
 
@@ -90,3 +93,34 @@ def session_notes(sessions: Sequence[dict[str, Any]], language: str) -> list[str
                 else f"start {n}: passed over checkpoint {name}: {reason}"
             )
     return notes
+
+
+def training_notes(artifacts: Path, language: str) -> list[str]:
+    """What happened on the way of a finished training, in words: resumes, spikes, the early judgement."""
+    zh = language == "zh"
+    notes = session_notes(read_lines(artifacts / "sessions.jsonl"), language)
+    spikes = Counter(line["spike"] for line in read_lines(artifacts / "metrics.jsonl") if line.get("spike"))
+    words = {"noted": "仅记录", "skipped": "未用于更新", "passed over": "回退后跳过"}
+    for kind, count in sorted(spikes.items()):
+        notes.append(
+            f"损失尖峰：{count} 步（{words[kind]}）"
+            if zh
+            else f"loss spikes: {count} steps {kind} (metrics.jsonl names them)"
+        )
+    path = artifacts / "judgement.json"
+    if path.is_file():
+        found = Judgement.model_validate_json(path.read_bytes())
+        notes.append(_judgement_note(found, zh))
+    return notes
+
+
+def _judgement_note(found: Judgement, zh: bool) -> str:
+    left_out = found.too_long
+    if not zh:
+        more = f"; {left_out} held-out samples were left out, longer than any micro batch" if left_out else ""
+        return f"early judgement: {found.verdict}; {found.words}{more}"
+    verdicts = {"go on": "继续", "ask": "由人决定", "stop": "停止", "not judged": "样本过少，未评判"}
+    text = f"早期评判（第 {found.step} 步）：{verdicts[found.verdict]}"
+    if found.change is not None:
+        text += f"；{found.samples} 条留出样本的损失变化 {found.change:+.4f}（标准误 {found.standard_error:.4f}）"
+    return text + (f"；{left_out} 条留出样本比任何微批都长，未测量" if left_out else "")

@@ -11,9 +11,16 @@ from typing import Any
 from specs.errors import WorkerError
 from specs.files import storage_errors
 
-CUT_ON_RESUME = ("metrics.jsonl", "micro_batches.jsonl", "fed.jsonl")
+METRICS = "metrics.jsonl"
+MICRO_BATCHES = "micro_batches.jsonl"
+CENSUS = "census.jsonl"
+CUT_ON_RESUME = (METRICS, MICRO_BATCHES, "fed.jsonl", CENSUS)
 SESSIONS = "sessions.jsonl"
 MEMORY = "memory.jsonl"
+CONTINUITY = "continuity.jsonl"
+SPIKES = "spikes.jsonl"
+NEVER_CUT = (SESSIONS, MEMORY, CONTINUITY, SPIKES)
+"""Files that tell about sessions, not about steps: a resume adds to them."""
 
 
 class Logbook:
@@ -37,6 +44,29 @@ class Logbook:
         if not path.exists():
             return []
         return [json.loads(line) for line in path.read_bytes().split(b"\n")[:-1]]
+
+    def read_after(self, name: str, offset: int) -> list[dict[str, Any]]:
+        """The complete records from a byte offset on."""
+        path = self.folder / name
+        if not path.exists():
+            return []
+        with path.open("rb") as file:
+            file.seek(offset)
+            return [json.loads(line) for line in file.read().split(b"\n")[:-1]]
+
+    def drop_unfinished(self) -> None:
+        """Take away a last line that a power loss left without its end, so that the next record begins a line."""
+        for name in NEVER_CUT:
+            path = self.folder / name
+            data = path.read_bytes() if path.exists() else b""
+            if data and not data.endswith(b"\n"):
+                with storage_errors(path), path.open("r+b") as file:
+                    file.truncate(data.rfind(b"\n") + 1)
+
+    def sizes(self) -> dict[str, int]:
+        """Sizes in bytes of the files that a resume cuts, as they are."""
+        paths = {name: self.folder / name for name in CUT_ON_RESUME}
+        return {name: path.stat().st_size if path.exists() else 0 for name, path in paths.items()}
 
     def offsets(self) -> dict[str, int]:
         """Sizes in bytes of the files that a resume cuts, after they have reached the disk."""

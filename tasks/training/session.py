@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,12 +15,15 @@ from tasks.interrupts import StopRequest
 from tasks.models.folder import digest_model
 from tasks.prompts import PromptTemplate
 from tasks.training.checkpoints import Checkpoint, CheckpointStore, Passed
-from tasks.training.evaluation import mean_loss
+from tasks.training.continuity import Retrace, require_same_loss, tolerance
+from tasks.training.evaluation import mean_loss, pinned_loss, sample_losses
 from tasks.training.feed import Feed, check_lengths, group_steps, read_samples
 from tasks.training.job import Job, WorkerResult
-from tasks.training.logbook import SESSIONS, Logbook
+from tasks.training.judgement import Judgement, judge
+from tasks.training.logbook import CENSUS, CONTINUITY, METRICS, SESSIONS, SPIKES, Logbook
 from tasks.training.measure import PeakMeter
 from tasks.training.models import build_trainable, check_possible, choose_device, export
+from tasks.training.recorder import record_memory
 from tasks.training.settings import (
     compare,
     effective_settings,
@@ -32,9 +34,13 @@ from tasks.training.settings import (
     tokenizer_digest,
     without_effect,
 )
+from tasks.training.spikes import passed_over_steps
 from tasks.training.state import expected_checkpoint_bytes, read_counters, restore_weights
-from tasks.training.trainer import PlannedTrainer, record_memory, training_arguments
-from tasks.worker_side import Channel
+from tasks.training.trainer import PlannedTrainer, StepGivenUp, training_arguments
+from tasks.worker_side import Channel, ends_at_once
+
+NOTHING_LOST = "nothing was trained in this session, nothing is lost"
+JUDGEMENT = "judgement.json"
 
 
 class Session:
@@ -49,24 +55,32 @@ class Session:
         self.channel = channel
         self.stop = stop
         self.device = choose_device()
-        self.counters: dict[str, Any] = {"step": 0, "tokens": 0, "fed": 0, "probe_before": None}
+        self.counters: dict[str, Any] = {
+            "step": 0,
+            "tokens": 0,
+            "fed": 0,
+            "probe_before": None,
+            "judge_before": None,
+        }
 
     def run(self) -> WorkerResult:
         """Train what is left of the plan. Raises `Stopped` when asked to stop, with everything saved."""
         _no_bars()
         check_possible(self.job.training, self.device)
         torch.set_num_threads(self.job.training.threads)
-        self._verify_inputs()
+        with ends_at_once(self.stop, self.channel, NOTHING_LOST):
+            self._verify_inputs()
+            rows = read_plan(self.job.plan)
+            self.steps = group_steps(rows)
         checkpoint = self._find_checkpoint()
-        rows = read_plan(self.job.plan)
-        self.steps = group_steps(rows)
-        template = PromptTemplate.load(self.job.base_model)
-        feed = self._feed(rows, template)
-        self.stop.raise_if_requested("nothing was trained in this session, nothing is lost")
-        self.meter = PeakMeter(self.device)
-        trainer = self._trainer(feed, template, checkpoint)
-        self.stop.raise_if_requested("nothing was trained in this session, nothing is lost")
+        with ends_at_once(self.stop, self.channel, NOTHING_LOST):
+            template = PromptTemplate.load(self.job.base_model)
+            feed = self._feed(rows, template)
+            self.meter = PeakMeter(self.device)
+            model = self._model(checkpoint)
         with self.meter:
+            trainer = self._trainer(model, feed, template, checkpoint)
+            self.stop.raise_if_requested(NOTHING_LOST)
             done = self._train(trainer, feed, checkpoint)
             newest = trainer.checkpoint.folder.name if trainer.checkpoint else ""
             result = WorkerResult(
@@ -109,9 +123,20 @@ class Session:
             compare(found.pop("settings"), self.recorded)
             self.counters = found
         self.counters["settings"] = self.recorded
+        self.logbook.drop_unfinished()
+        self.retrace = self._retrace()
         self.logbook.cut(self.counters.get("offsets", {}))
+        if self.counters["step"] < (self.job.judge_after_step or 0):
+            (self.job.out / JUDGEMENT).unlink(missing_ok=True)  # it is made again when its step is reached again
         self._write_session(checkpoint, passed)
         return checkpoint
+
+    def _retrace(self) -> Retrace:
+        """The steps that were trained after the checkpoint and are trained again; none that a roll back changes."""
+        after = self.logbook.read_after(METRICS, self.counters.get("offsets", {}).get(METRICS, 0))
+        changed = passed_over_steps(self.logbook.read(SPIKES))
+        same = [line for line in after if line["step"] not in changed or line.get("spike") == "passed over"]
+        return Retrace(same, self.device, self.job.training.compute)
 
     def _write_session(self, checkpoint: Checkpoint | None, passed: Sequence[Passed]) -> None:
         self.logbook.write(
@@ -140,18 +165,25 @@ class Session:
 
     def _feed(self, rows: Sequence[PlanRow], template: PromptTemplate) -> Feed:
         self.channel.start("encoding the planned samples")
-        wanted = {row.sample_id for row in rows} | {*self.job.probe_sample_ids, *self.job.evaluation_sample_ids}
+        wanted = {row.sample_id for row in rows}
+        wanted |= {*self.job.probe_sample_ids, *self.job.evaluation_sample_ids, *self.job.judge_sample_ids}
         samples = read_samples(self.job.samples, wanted, template)
         check_lengths(rows, samples)
         pad = template.tokenizer.pad_token_id
         end = int(template.tokenizer.eos_token_id)
         return Feed(self.steps, samples, end if pad is None else int(pad), self.counters["step"])
 
-    def _trainer(self, feed: Feed, template: PromptTemplate, checkpoint: Checkpoint | None) -> PlannedTrainer:
+    def _model(self, checkpoint: Checkpoint | None) -> Any:
+        """What is trained, with the weights of the checkpoint."""
         self.channel.start("loading the base model")
         model = build_trainable(self.job.base_model, self.job.training, self.device)
         if checkpoint:
             restore_weights(checkpoint.folder, model)
+        return model
+
+    def _trainer(
+        self, model: Any, feed: Feed, template: PromptTemplate, checkpoint: Checkpoint | None
+    ) -> PlannedTrainer:
         record_memory(self.logbook, self.meter, "load", self.counters["step"], session=self.store.session)
         self.store.require_space_for_run(expected_checkpoint_bytes(model, self.job.training.optimizer))
         trainer = self.trainer_type(
@@ -166,10 +198,26 @@ class Session:
             stop=self.stop,
             counters=self.counters,
             tokenizer=template.tokenizer,
+            retrace=self.retrace,
             on_begin=lambda: self._write_settings(trainer),
+            after_save=lambda: self._judge_if_due(trainer, feed),
         )
         trainer.checkpoint = checkpoint
+        if checkpoint:
+            self._prove_continuity(trainer, feed, checkpoint)
         return trainer
+
+    def _prove_continuity(self, trainer: PlannedTrainer, feed: Feed, checkpoint: Checkpoint) -> None:
+        """The batch that the checkpoint pinned must have the loss that it had. Older checkpoints pin none."""
+        pinned = self.counters.get("pinned")
+        if pinned is None:
+            return
+        batch = feed.batch(self.steps[checkpoint.step - 1].micro_batches[pinned["micro_batch"]])
+        compute = self.job.training.compute
+        now, allowed = pinned_loss(trainer.model, batch, self.device, compute), tolerance(self.device, compute)
+        difference = require_same_loss(pinned["loss"], now, allowed, checkpoint.folder.name)
+        line = {"session": self.store.session, "proof": "pinned batch", "steps": 0, "largest_difference": difference}
+        self.logbook.write(CONTINUITY, line)
 
     def _write_settings(self, trainer: PlannedTrainer) -> None:
         """`settings.json`; raises `TrainingError` when a setting that was asked for has no effect."""
@@ -191,25 +239,82 @@ class Session:
         done, planned = int(self.counters["step"]), len(self.steps)
         if done == 0 and self.counters["probe_before"] is None:
             self.counters["probe_before"] = self._probe(trainer, feed, 0)
+        if done == 0 and self.job.judge_after_step is not None:
+            self.counters["judge_before"] = self._held_out_losses(trainer, feed, 0)
+        self._judge_if_due(trainer, feed)
         end = min(self.job.stop_after_step or planned, planned)
         if done < end:
             self.channel.start("training", planned)
             self.channel.advance(done)
-            trainer.train(resume_from_checkpoint=str(checkpoint.folder) if checkpoint else None)
+            given_up = self._run_trainer(trainer, checkpoint)
             done = int(trainer.state.global_step)
         else:
+            given_up = ""
             trainer.create_optimizer_and_scheduler(planned)
             trainer.state.max_steps = planned
             self._write_settings(trainer)
         if done < end and self.stop.requested():
+            if trainer.checkpoint is None:
+                self.stop.raise_if_requested(NOTHING_LOST)
             raise Stopped(
-                f"stopped on request ({self.stop.reason}) after step {done} of {planned}; checkpoint "
+                f"stopped on request ({self.stop.reason}) after step {done} of {planned}{given_up}; checkpoint "
                 f"{trainer.checkpoint.folder.name if trainer.checkpoint else ''} holds everything",
                 "`gatewright resume` goes on with the next step",
             )
         if done != end:
             raise TrainingError(f"the training ended after {done} of {end} steps", "report this: it must not happen")
         return done
+
+    def _run_trainer(self, trainer: PlannedTrainer, checkpoint: Checkpoint | None) -> str:
+        """Train; returns what is to be said about a step that a stop cut off."""
+        try:
+            trainer.train(resume_from_checkpoint=str(checkpoint.folder) if checkpoint else None)
+        except StepGivenUp:
+            trainer.give_up_step()
+            return f" (step {int(trainer.state.global_step) + 1} had begun; it is trained again from its start)"
+        return ""
+
+    # -- the early judgement
+
+    def _held_out_losses(self, trainer: PlannedTrainer, feed: Feed, step: int) -> dict[str, float]:
+        """Mean loss of each judged sample, with at most half a training micro batch and no more tokens than one."""
+        self.meter.reset()
+        ids, training = self.job.judge_sample_ids, self.job.training
+        self.channel.say(f"measuring the loss of {len(ids)} held-out samples")
+        batches = feed.batches(ids, max(1, training.micro_batch // 2), feed.most_padded_tokens)
+        found = sample_losses(trainer.model, batches, feed.samples, self.device, training.compute, self.stop)
+        record_memory(self.logbook, self.meter, "judge", step, session=self.store.session)
+        return found
+
+    def _judge_if_due(self, trainer: PlannedTrainer, feed: Feed) -> None:
+        """Right after the save of its step, by this session or the one that resumes there. Raises `TrainingError` when
+        the verdict is stop, or ask and nobody was asked yet."""
+        job, path = self.job, self.job.out / JUDGEMENT
+        at = trainer.checkpoint.step if trainer.checkpoint else 0
+        if at == 0 or at != job.judge_after_step or self.stop.requested():
+            return
+        if path.is_file():
+            found, asked = Judgement.model_validate_json(path.read_bytes()), True
+        else:
+            now = self._held_out_losses(trainer, feed, at)
+            before = self.counters["judge_before"] or {}
+            epoch = self.steps[at - 1].epoch
+            found = judge(before, now, step=at, epoch=epoch, bound=job.judge_bound, too_long=job.judge_too_long)
+            write_json(path, found)
+            asked = False
+        self.channel.say(f"early judgement: {found.verdict}; {found.words}")
+        if job.training.early_judgement != "act" or found.verdict in ("go on", "not judged"):
+            return
+        if found.verdict == "stop":
+            raise TrainingError(
+                f"early judgement: stop; {found.words}",
+                "the rest would be wasted: `gatewright resume --anew` proposes other settings. The checkpoint is kept",
+            )
+        if not asked:
+            raise TrainingError(
+                f"early judgement: the rest is for a person to decide; {found.words}",
+                "`gatewright resume` goes on with the next step; `gatewright resume --anew` proposes other settings",
+            )
 
     def _probe(self, trainer: PlannedTrainer, feed: Feed, step: int) -> float | None:
         ids = self.job.probe_sample_ids
@@ -231,7 +336,7 @@ class Session:
 
     def _finish(self, trainer: PlannedTrainer, feed: Feed) -> None:
         """The last step is saved: what is lost from here on is only made again."""
-        self._take_census()
+        self._check_census()
         step = len(self.steps)
         after = self._probe(trainer, feed, step)
         probe = {"before": self.counters["probe_before"], "after": after, "sample_ids": self.job.probe_sample_ids}
@@ -241,18 +346,14 @@ class Session:
             write_json(self.job.out / "evaluation.json", found | {"batch": self.job.evaluation_batch})
         export(trainer.model, self.job.base_model, self.job.base_model_name, self.job.out)
 
-    def _take_census(self) -> None:
-        """Raise `TrainingError` unless what was fed, over all sessions, is exactly what was planned."""
-        fed = [(r["step"], r["micro_batch"], r["sample_ids"]) for r in self.logbook.read("micro_batches.jsonl")]
-        planned = [(s.step, b.number, list(b.sample_ids)) for s in self.steps for b in s.micro_batches]
-        if fed != planned:
-            counts = Counter(i for _, _, ids in fed for i in ids)
-            wanted = Counter(i for _, _, ids in planned for i in ids)
-            off = sum(((counts - wanted) + (wanted - counts)).values())
+    def _check_census(self) -> None:
+        """Raise `TrainingError` unless every epoch of the plan, over all sessions, has its census without a fault."""
+        counted = {line["epoch"]: line["step"] for line in self.logbook.read(CENSUS)}
+        planned = {step.epoch: step.step for step in self.steps}
+        if counted != planned:
             raise TrainingError(
-                f"what was fed is not what was planned: {len(fed)} micro batches against {len(planned)}, "
-                f"{off} samples too often or too rarely",
-                "report this: the plan is the only source of order",
+                f"the census of epochs {sorted(counted)} does not cover those of the plan, {sorted(planned)}",
+                "report this: it must not happen",
             )
 
 

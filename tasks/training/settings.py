@@ -16,7 +16,9 @@ from tasks.training.job import Job
 
 LIBRARIES = ("torch", "transformers", "peft", "accelerate", "tokenizers", "safetensors", "bitsandbytes", "numpy")
 
-NOT_NUMERIC = frozenset({"training.save_steps", "training.keep_checkpoints", "versions.safetensors"})
+NOT_NUMERIC = frozenset(
+    {"training.save_steps", "training.save_minutes", "training.keep_checkpoints", "versions.safetensors"}
+)
 """Settings that may differ on resume: they change what is on the disk, not a single bit of the training."""
 
 
@@ -98,6 +100,8 @@ def _from_optimizer(training: TrainingConfiguration, trainer: Any) -> dict[str, 
         "seed": trainer.args.seed,
         "threads": torch.get_num_threads(),
         "save_steps": trainer.save_steps,
+        "save_minutes": trainer.save_minutes,
+        "spikes": trainer.spike_action,
         "keep_checkpoints": trainer.store.keep,
     }
 
@@ -121,7 +125,10 @@ def _from_plan(job: Job, steps: Sequence[PlannedStep], longest: int) -> dict[str
         and micro_batch <= training.micro_batch
         and batches <= training.gradient_accumulation
     )
+    judging = job.judge_after_step is not None or not job.judge_sample_ids  # other stages than train never judge
     return {
+        "early_judgement": training.early_judgement,
+        "judge_after": training.judge_after if judging else None,
         "micro_batch": training.micro_batch if small else micro_batch,
         "gradient_accumulation": training.gradient_accumulation if small else batches,
         "max_length": training.max_length if longest <= training.max_length else longest,

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from specs.canonical import sha256_file
 from specs.errors import GuardRefused, InputError, TrainingError
-from specs.parameters import TrainParameters, fingerprint
+from specs.parameters import TrainingConfiguration, TrainParameters, fingerprint
 from specs.stages import Progress, StageContext, StageResult
+from tasks.data.batch_plan import PlanRow, read_plan
 from tasks.training.job import Job
-from tasks.training.launch import keep_results, read_lines, run_training, session_notes
+from tasks.training.judgement import choose_judged, judge_step
+from tasks.training.launch import keep_results, run_training, training_notes
 
 
 def run(context: StageContext, progress: Progress) -> StageResult:
@@ -27,13 +32,14 @@ def run(context: StageContext, progress: Progress) -> StageResult:
             f"the training ended after {result.steps} of {result.planned} steps", "`gatewright resume` goes on"
         )
     keep_results(job.out, context.artifacts)
-    return StageResult(notes=session_notes(read_lines(context.artifacts / "sessions.jsonl"), context.spec.language))
+    return StageResult(notes=training_notes(context.artifacts, context.spec.language))
 
 
 def make_job(context: StageContext) -> Job:
     """The worker's job. Raises `InputError` when an input of the stage is not there."""
     training = TrainParameters.model_validate(context.parameters).training
     samples = _artifact(context, "data", "samples.parquet")
+    plan = _artifact(context, "stress_test", "batch_plan.parquet")
     if context.base_model is None or context.base_model_sha256 is None:
         raise InputError("train needs a base model", "set base_model in project.yaml")
     return Job(
@@ -43,10 +49,31 @@ def make_job(context: StageContext) -> Job:
         base_model_sha256=context.base_model_sha256,
         samples=samples,
         samples_sha256=sha256_file(samples),
-        plan=_artifact(context, "stress_test", "batch_plan.parquet"),
+        plan=plan,
         out=context.checkpoints_dir / "worker",
         checkpoints=context.checkpoints_dir,
+        **(_judged(context, training, samples, read_plan(plan)) if training.early_judgement != "off" else {}),
     )
+
+
+def _judged(
+    context: StageContext, training: TrainingConfiguration, samples: Path, rows: Sequence[PlanRow]
+) -> dict[str, Any]:
+    """When the early judgement is made, on which held-out samples, and against which bound: that of `evaluate`."""
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(samples, columns=["sample_id", "n_tokens"], filters=[("split", "=", "eval")]).to_pydict()
+    held_out = list(zip(table["sample_id"], table["n_tokens"], strict=True))
+    per_batch = Counter((r.step, r.rank, r.micro_batch) for r in rows)
+    largest = max(r.padded_tokens * per_batch[r.step, r.rank, r.micro_batch] for r in rows)
+    chosen, too_long = choose_judged(held_out, largest)
+    criteria = [c for c in context.spec.criteria("evaluate") if c.metric == "eval_loss_change" and c.op in ("<", "<=")]
+    return {
+        "judge_after_step": judge_step(rows, training.judge_after),
+        "judge_sample_ids": chosen,
+        "judge_too_long": too_long,
+        "judge_bound": min((c.bound for c in criteria), default=0.0),
+    }
 
 
 def _artifact(context: StageContext, stage: str, name: str) -> Path:

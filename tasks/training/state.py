@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -61,14 +62,52 @@ def restore_optimizer(folder: Path, trainer: Any) -> None:
         scaler.load_state_dict(load(SCALER))
 
 
-def save_random(folder: Path) -> None:
-    """States of Python's, NumPy's, torch's and each device's generator."""
+@dataclass(frozen=True)
+class RandomStates:
+    """Where every generator stands: Python's, NumPy's, torch's, and that of each device by its name."""
+
+    python: tuple[Any, ...]
+    numpy: tuple[Any, ...]
+    tensors: dict[str, Any]
+
+
+def take_random() -> RandomStates:
+    """Copies of the states, without waiting for a device."""
     import numpy as np
-    import safetensors.torch
     import torch
 
-    name, keys, position, has_gauss, cached = np.random.get_state(legacy=True)
-    version, internal, gauss = random.getstate()
+    tensors = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        tensors |= {f"cuda:{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())}
+    return RandomStates(random.getstate(), tuple(np.random.get_state(legacy=True)), tensors)
+
+
+def put_random(states: RandomStates) -> None:
+    """Put every generator back. Raises `WorkerError` when the number of devices is another."""
+    import numpy as np
+    import torch
+
+    random.setstate(states.python)
+    np.random.set_state(states.numpy)
+    torch.set_rng_state(states.tensors["cpu"])
+    known = len(states.tensors) - 1
+    devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    if known != devices:
+        raise WorkerError(
+            f"the checkpoint knows {known} GPUs, this machine shows {devices}",
+            "set CUDA_VISIBLE_DEVICES to as many as before",
+        )
+    if devices:
+        torch.cuda.set_rng_state_all([states.tensors[f"cuda:{i}"] for i in range(devices)])
+
+
+def save_random(folder: Path) -> None:
+    """Write where every generator stands."""
+    import safetensors.torch
+
+    states = take_random()
+    version, internal, gauss = states.python
+    name, keys, position, has_gauss, cached = states.numpy
     write_json(
         folder / RANDOM,
         {
@@ -76,33 +115,24 @@ def save_random(folder: Path) -> None:
             "numpy": [name, [int(k) for k in keys], int(position), int(has_gauss), float(cached).hex()],
         },
     )
-    tensors = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        tensors |= {f"cuda:{i}": state for i, state in enumerate(torch.cuda.get_rng_state_all())}
-    safetensors.torch.save_file(tensors, folder / RANDOM_TENSORS)
+    safetensors.torch.save_file(states.tensors, folder / RANDOM_TENSORS)
 
 
 def restore_random(folder: Path) -> None:
-    """Put every generator back. Raises `WorkerError` when the number of devices is another."""
+    """Put every generator back where it was saved. Raises `WorkerError` when the number of devices is another."""
     import numpy as np
     import safetensors.torch
-    import torch
 
     saved = json.loads((folder / RANDOM).read_text("utf-8"))
     version, internal, gauss = saved["python"]
-    random.setstate((version, tuple(internal), float.fromhex(gauss) if gauss is not None else None))
     name, keys, position, has_gauss, cached = saved["numpy"]
-    np.random.set_state((name, np.array(keys, dtype=np.uint32), position, has_gauss, float.fromhex(cached)))
-    tensors = safetensors.torch.load_file(folder / RANDOM_TENSORS)
-    torch.set_rng_state(tensors.pop("cpu"))
-    devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if len(tensors) != devices:
-        raise WorkerError(
-            f"the checkpoint knows {len(tensors)} GPUs, this machine shows {devices}",
-            "set CUDA_VISIBLE_DEVICES to as many as before",
+    put_random(
+        RandomStates(
+            (version, tuple(internal), float.fromhex(gauss) if gauss is not None else None),
+            (name, np.array(keys, dtype=np.uint32), position, has_gauss, float.fromhex(cached)),
+            safetensors.torch.load_file(folder / RANDOM_TENSORS),
         )
-    if devices:
-        torch.cuda.set_rng_state_all([tensors[f"cuda:{i}"] for i in range(devices)])
+    )
 
 
 def _hex(value: float | None) -> str | None:

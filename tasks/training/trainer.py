@@ -10,25 +10,35 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-import os
-import signal
-import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from specs.errors import TrainingError
 from specs.parameters import TrainingConfiguration
 from tasks.interrupts import StopRequest
+from tasks.training.census import ends_epoch, take_census
 from tasks.training.checkpoints import Checkpoint, CheckpointStore
-from tasks.training.collate import IGNORED
+from tasks.training.continuity import Retrace
+from tasks.training.evaluation import pinned_loss
 from tasks.training.feed import Feed, MicroBatch, Step
 from tasks.training.job import Job
-from tasks.training.logbook import Logbook
+from tasks.training.logbook import CENSUS, CONTINUITY, METRICS, MICRO_BATCHES, SPIKES, Logbook
 from tasks.training.measure import PeakMeter
-from tasks.training.state import expected_checkpoint_bytes, restore_optimizer, restore_random, write_state
+from tasks.training.recorder import Recorder, describe_fed, record_memory
+from tasks.training.spikes import MOST_ROLL_BACKS, SpikeWindow, accepted_losses, passed_over_steps
+from tasks.training.state import (
+    RandomStates,
+    expected_checkpoint_bytes,
+    put_random,
+    restore_optimizer,
+    restore_random,
+    take_random,
+    write_state,
+)
 from tasks.worker_side import Channel
 
 OPTIMIZERS = {
@@ -75,6 +85,28 @@ def training_arguments(training: TrainingConfiguration, steps: int, folder: Path
     )
 
 
+class StepGivenUp(Exception):
+    """A stop was asked for between two micro batches: what the step has done so far is taken back."""
+
+
+class RolledBack(Exception):
+    """A spike sends the training back to its newest checkpoint."""
+
+    def __init__(self, step: int, to_step: int) -> None:
+        super().__init__(f"a spike at step {step}: back to step {to_step}")
+        self.step = step
+        self.to_step = to_step
+
+
+@dataclass(frozen=True)
+class StepMark:
+    """Where a step began: the only things that it changes before the optimizer moves."""
+
+    random: RandomStates
+    sizes: dict[str, int]
+    fed: int
+
+
 class PlannedTrainer(Trainer):
     """Trains the steps of a `Feed`, logs each to a `Logbook`, saves to a `CheckpointStore`."""
 
@@ -92,7 +124,9 @@ class PlannedTrainer(Trainer):
         stop: StopRequest,
         counters: dict[str, Any],
         tokenizer: Any,
+        retrace: Retrace,
         on_begin: Callable[[], None],
+        after_save: Callable[[], None],
     ) -> None:
         super().__init__(model=model, args=args)
         self.job = job
@@ -105,14 +139,23 @@ class PlannedTrainer(Trainer):
         self.counters = counters
         self.decoder = tokenizer
         self.on_begin = on_begin
+        self.after_save = after_save
+        self.retrace = retrace
         self.save_steps = job.training.save_steps
+        self.save_minutes = job.training.save_minutes
+        self.spike_action = job.training.spikes
+        self.judge_after_step = job.judge_after_step
+        self.window = SpikeWindow(accepted_losses(logbook.read(METRICS)))
+        self.passed_over = passed_over_steps(logbook.read(SPIKES))
+        self.spike: dict[str, Any] = {}
+        self.mark: StepMark | None = None
         self.checkpoint: Checkpoint | None = None
         self.current: Step | None = None
         self.step_loss = math.nan
         self.step_grad_norm = math.nan
         self.skipped_in_a_row = 0
         self.remove_callback(PrinterCallback)
-        self.add_callback(_Recorder(self))
+        self.add_callback(Recorder(self))
 
     # -- order: the plan, and nothing else
 
@@ -133,6 +176,8 @@ class PlannedTrainer(Trainer):
         step: Step = inputs
         total: Any = None
         for micro_batch in step.micro_batches:
+            if self.stop.requested():
+                raise StepGivenUp
             last = micro_batch is step.micro_batches[-1]
             self._log_fed(step, micro_batch)
             context = contextlib.nullcontext if last else functools.partial(self.accelerator.no_sync, model=model)
@@ -184,6 +229,48 @@ class PlannedTrainer(Trainer):
         if fault:
             raise TrainingError(self._fault_text(fault), "lower lr, look at these samples, or compute in fp32 or bf16")
 
+    def check_spike(self) -> None:
+        """Record a loss far above those before it, and do what the configuration says.
+
+        A step that is not used keeps its place: it is fed, counted and logged, and the optimizer does not move.
+        Raises `RolledBack`, or `TrainingError` for a spike that ends the training.
+        """
+        step, loss, limit = self.state.global_step + 1, self.step_loss, self.window.threshold()
+        self.spike = {}
+        if step in self.passed_over:
+            self.spike = {"spike": "passed over"}
+            self._drop_gradients()
+            return
+        if self.skipped_in_a_row or not self.window.is_spike(loss):
+            return
+        assert limit is not None
+        fault = f"the loss is {loss:.4f}, a spike above {limit:.4f}"
+        self.channel.say(f"step {step}: {fault}")
+        if self.spike_action == "stop":
+            raise TrainingError(self._fault_text(fault), "look at these samples, or lower lr; spikes: note goes on")
+        if self.spike_action == "roll_back":
+            self._roll_back(step, loss, limit, fault)
+        self.spike = {"spike": "noted", "spike_above": limit}
+        if self.spike_action == "skip":
+            self.spike["spike"] = "skipped"
+            self._drop_gradients()
+
+    def _roll_back(self, step: int, loss: float, limit: float, fault: str) -> None:
+        if len(self.logbook.read(SPIKES)) >= MOST_ROLL_BACKS:
+            raise TrainingError(
+                self._fault_text(f"{fault}, after {MOST_ROLL_BACKS} roll backs"), "going back does not help: lower lr"
+            )
+        to_step = self.checkpoint.step if self.checkpoint else 0
+        line = {"session": self.store.session, "step": step, "to_step": to_step, "loss": loss, "above": limit}
+        self.logbook.write(SPIKES, line)
+        raise RolledBack(step, to_step)
+
+    def _drop_gradients(self) -> None:
+        """Optimizers leave a parameter without a gradient where it is, decay included."""
+        model: Any = self.model
+        for parameter in model.parameters():
+            parameter.grad = None
+
     def _fault_text(self, fault: str) -> str:
         assert self.current is not None
         planned = self.current.planned
@@ -192,16 +279,62 @@ class PlannedTrainer(Trainer):
         last = self.checkpoint.folder.name if self.checkpoint else "none"
         return f"step {planned.step}: {fault}; its samples are {shown}; the last good checkpoint is {last}"
 
+    # -- a stop in the middle of a step
+
+    def mark_step(self) -> None:
+        """Remember what the step that begins will change before the optimizer moves."""
+        self.mark = StepMark(take_random(), self.logbook.sizes(), self.counters["fed"])
+
+    def give_up_step(self) -> None:
+        """Take back what a step has done before its optimizer moved, and save: resume trains it again, bit for bit."""
+        assert self.mark is not None
+        model: Any = self.model
+        model.zero_grad()
+        put_random(self.mark.random)
+        self.logbook.cut(self.mark.sizes)
+        self.counters["fed"] = self.mark.fed
+        step = int(self.state.global_step)
+        if step > 0 and (self.checkpoint is None or self.checkpoint.step != step):
+            self._save_checkpoint(model, None)
+
+    # -- proofs on the way
+
+    def compare_with_before(self) -> None:
+        """A step that was trained before the interruption must bring the same loss. Raises `ResumeRefused`."""
+        if self.retrace.compare(int(self.state.global_step), self.step_loss):
+            self.logbook.write(
+                CONTINUITY,
+                {
+                    "session": self.store.session,
+                    "proof": "steps trained again",
+                    "steps": self.retrace.compared,
+                    "largest_difference": self.retrace.largest,
+                },
+            )
+
+    def end_epoch(self) -> None:
+        """At the last step of an epoch, its census. Raises `TrainingError` unless each sample was fed exactly once."""
+        step = int(self.state.global_step)
+        if not ends_epoch(self.feed.steps, step):
+            return
+        census = take_census(self.feed.steps[step - 1].epoch, self.feed.steps, self.logbook.read(MICRO_BATCHES))
+        self.logbook.write(CENSUS, census.model_dump(mode="json"))
+        if census.fault:
+            raise TrainingError(census.fault, "report this: the plan is the only source of order")
+
     # -- state: complete or not there
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
-        assert self.current is not None
-        step = self.state.global_step
+        step = int(self.state.global_step)
+        done = self.feed.steps[step - 1]
+        pinned = self.feed.batch(done.micro_batches[-1])
+        loss = pinned_loss(self.model, pinned, self.job_device, self.job.training.compute)
         self.meter.reset()
         self.counters |= {
             "step": step,
-            "epoch": self.current.planned.epoch,
-            "next_row": self.current.planned.end_row,
+            "epoch": done.epoch,
+            "next_row": done.end_row,
+            "pinned": {"micro_batch": len(done.micro_batches) - 1, "loss": loss},
             "skipped_in_a_row": self.skipped_in_a_row,
             "offsets": self.logbook.offsets(),
         }
@@ -212,6 +345,11 @@ class PlannedTrainer(Trainer):
         )
         record_memory(self.logbook, self.meter, "save", step, session=self.store.session)
         self.channel.event(saved=self.checkpoint.folder.name, step=step)
+
+    @property
+    def job_device(self) -> str:
+        """`cuda` or `cpu`: where the model computes."""
+        return str(self.args.device.type)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         """Done before, by the worker, from a verified folder."""
@@ -232,100 +370,8 @@ class PlannedTrainer(Trainer):
     def _log_fed(self, step: Step, batch: MicroBatch) -> None:
         number = step.planned.step
         ids = list(batch.planned.sample_ids)
-        self.logbook.write(
-            "micro_batches.jsonl", {"step": number, "micro_batch": batch.planned.number, "sample_ids": ids}
-        )
+        self.logbook.write(MICRO_BATCHES, {"step": number, "micro_batch": batch.planned.number, "sample_ids": ids})
         fed = self.counters["fed"]
         for row, sample_id in enumerate(ids[: max(0, self.job.fed_samples - fed)]):
             self.logbook.write("fed.jsonl", {"step": number, **describe_fed(batch, row, sample_id, self.decoder)})
             self.counters["fed"] += 1
-
-
-def describe_fed(batch: MicroBatch, row: int, sample_id: str, tokenizer: Any) -> dict[str, Any]:
-    """One sample decoded from the tensors that the model is given. `last_label` is the label of its last token."""
-    decode: Callable[..., str] = tokenizer.decode
-    mask = batch.tensors["attention_mask"][row].bool()
-    ids = batch.tensors["input_ids"][row][mask]
-    labels = batch.tensors["labels"][row]
-    learnt = labels[labels != IGNORED]
-    return {
-        "sample_id": sample_id,
-        "text": decode(ids.tolist()),
-        "learnt": decode(learnt.tolist()),
-        "tokens": len(ids),
-        "padded_tokens": len(labels),
-        "learnt_tokens": len(learnt),
-        "learnt_padding": int((labels[~mask] != IGNORED).sum()),
-        "last_token": int(ids[-1]),
-        "last_label": int(labels[mask][-1]),
-        "end_token": tokenizer.eos_token_id,
-    }
-
-
-def record_memory(logbook: Logbook, meter: PeakMeter, phase: str, step: int, **more: Any) -> None:
-    """One line of `memory.jsonl`: the peak of a phase since the meter's last reset."""
-    logbook.write(
-        "memory.jsonl",
-        {
-            "phase": phase,
-            "step": step,
-            "peak_bytes": meter.peak_bytes(),
-            "reserved_bytes": meter.reserved_bytes(),
-            "baseline_bytes": meter.baseline_bytes,
-            "method": meter.method,
-            **more,
-        },
-    )
-
-
-class _Recorder(TrainerCallback):
-    """Writes one line per optimizer step, and decides when to save and when to end. Its clock decides nothing."""
-
-    def __init__(self, trainer: PlannedTrainer) -> None:
-        self.trainer = trainer
-        self.began = 0.0
-        self.lr = 0.0
-
-    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self.trainer.on_begin()
-
-    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if self.trainer.job.kill_after_step == state.global_step > 0:
-            os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))
-        self.trainer.meter.reset()
-        self.began = time.perf_counter()
-
-    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self.trainer.check_finite()
-
-    def on_optimizer_step(self, args: Any, state: Any, control: Any, optimizer: Any = None, **kwargs: Any) -> None:
-        self.lr = float(optimizer.param_groups[0]["lr"])
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        trainer, step, job = self.trainer, state.global_step, self.trainer.job
-        assert trainer.current is not None
-        batches = trainer.current.micro_batches
-        record = {
-            "step": step,
-            "epoch": trainer.current.planned.epoch,
-            "loss": trainer.step_loss,
-            "grad_norm": trainer.step_grad_norm,
-            "lr": self.lr,
-            "tokens": sum(b.tokens for b in batches),
-            "padded_tokens": sum(b.padded_tokens for b in batches),
-            "learnt_tokens": trainer.current.learnt_tokens,
-            "samples": sum(len(b.planned.sample_ids) for b in batches),
-            "seconds": time.perf_counter() - self.began,
-            "memory_bytes": trainer.meter.peak_bytes(),
-            "held_bytes": trainer.meter.current_bytes(),
-            "reserved_bytes": trainer.meter.reserved_bytes(),
-        }
-        if trainer.skipped_in_a_row:
-            record["skipped"] = True
-        trainer.logbook.write("metrics.jsonl", record)
-        trainer.counters["tokens"] += record["tokens"]
-        trainer.channel.advance(1, f"loss {trainer.step_loss:.4f}")
-        state.epoch = float(trainer.current.planned.epoch)
-        end = step >= state.max_steps or step == job.stop_after_step or trainer.stop.requested()
-        control.should_training_stop = end
-        control.should_save = end or step % trainer.save_steps == 0 or step in job.save_at

@@ -12,7 +12,7 @@ from tasks.interrupts import StopRequest
 from tasks.training.checkpoints import CheckpointStore, free_bytes
 from tasks.training.job import Job
 from tasks.training.logbook import SESSIONS, Logbook
-from tasks.worker_side import Channel, work
+from tasks.worker_side import Channel, ends_at_once, work
 
 if TYPE_CHECKING:
     from tasks.training.session import Session
@@ -29,13 +29,21 @@ def main(
         job = Job.model_validate_json(job_file.read_bytes())
         _one_gpu()
         logbook = Logbook(job.out)
-        number = 1 + len(logbook.read(SESSIONS))
-        store = store_type(job.checkpoints, job.training.keep_checkpoints, free, number)
+        store = store_type(job.checkpoints, job.training.keep_checkpoints, free)
         with store.locked():
-            from tasks.training.session import Session as DefaultSession
-
-            session = (session_type or DefaultSession)(job, store, logbook, channel, stop)
-            channel.result(**session.run().model_dump())
+            with ends_at_once(stop, channel, "nothing was loaded yet"):
+                channel.start("loading the libraries")
+                from tasks.training.session import Session as DefaultSession
+                from tasks.training.trainer import RolledBack
+            while True:
+                store.session = 1 + len(logbook.read(SESSIONS))
+                try:
+                    result = (session_type or DefaultSession)(job, store, logbook, channel, stop).run()
+                except RolledBack as back:
+                    channel.say(f"{back}; the steps between are passed over")
+                    continue
+                channel.result(**result.model_dump())
+                return
 
     return work(body)
 

@@ -100,7 +100,7 @@ def test_killed_twice_ends_with_the_same_bytes(job_in, uninterrupted, tmp_path):
 def test_sigterm_saves_says_so_and_exits_130(job_in, uninterrupted, tmp_path):
     job = job_in(tmp_path, training=small_training(save_steps=100))
     worker = ForkedWorker(job)
-    wait_for(lambda: len(worker.heard("advance")) > 3)
+    wait_for(lambda: sum("loss" in said["note"] for said in worker.heard("advance")) > 2)
     worker.send_signal(signal.SIGTERM)
     worker.send_signal(signal.SIGTERM)  # a second one cuts nothing
     ended = worker.wait()
@@ -244,8 +244,22 @@ def test_two_workers_never_write_the_same_training(job_in, tmp_path):
 # -- the same tests would notice a toy
 
 
-def test_without_restored_random_numbers_the_comparison_fails(killed, uninterrupted, tmp_path):
+def test_without_restored_random_numbers_the_training_notices_that_it_leaves_its_curve(killed, tmp_path):
     job = killed(tmp_path)
+    fault(job, "no_random")
+    ended = train(job, FAULTY)
+    assert (ended.code, ended.error()["class"]) == (6, "ResumeRefused")
+    assert "does not continue the curve: step 5 had a loss of" in ended.error()["message"]
+
+
+def test_where_nothing_was_trained_after_the_save_the_comparison_with_the_whole_notices(
+    killed, uninterrupted, tmp_path
+):
+    job = killed(tmp_path)
+    for name in ("metrics.jsonl", "micro_batches.jsonl", "fed.jsonl", "census.jsonl"):
+        path = tmp_path / "out" / name
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        path.write_text("".join(line for line in lines if json.loads(line)["step"] <= 4))
     fault(job, "no_random")
     assert train(job, FAULTY).code == 0
     with pytest.raises(AssertionError):

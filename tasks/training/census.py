@@ -1,0 +1,60 @@
+"""The census of an epoch: what was fed against what was planned, each sample exactly once. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from specs.base import Strict
+from tasks.training.feed import PlannedStep
+
+
+class Census(Strict):
+    """One line of `census.jsonl`. Counts are samples, except where they say otherwise."""
+
+    epoch: int
+    step: int
+    planned: int
+    fed: int
+    too_often: int
+    too_rarely: int
+    micro_batches_out_of_order: int
+
+    @property
+    def fault(self) -> str:
+        """What is wrong, in words; empty when every planned sample was fed exactly once and in order."""
+        if not (self.too_often or self.too_rarely or self.micro_batches_out_of_order):
+            return ""
+        return (
+            f"epoch {self.epoch}: what was fed is not what was planned: {self.too_often} samples too often, "
+            f"{self.too_rarely} too rarely, {self.micro_batches_out_of_order} micro batches out of order"
+        )
+
+
+def take_census(epoch: int, steps: Sequence[PlannedStep], fed: Iterable[Mapping[str, Any]]) -> Census:
+    """Compare the lines of `micro_batches.jsonl` that belong to an epoch with its planned steps.
+
+    "Too often" also counts a plan that names a sample twice in an epoch.
+    """
+    mine = [step for step in steps if step.epoch == epoch]
+    numbers = {step.step for step in mine}
+    wanted = [(s.step, b.number, list(b.sample_ids)) for s in mine for b in s.micro_batches]
+    found = [(r["step"], r["micro_batch"], r["sample_ids"]) for r in fed if r["step"] in numbers]
+    planned = Counter(i for _, _, ids in wanted for i in ids)
+    counted = Counter(i for _, _, ids in found for i in ids)
+    wrong = sum(one != other for one, other in zip(wanted, found, strict=False)) + abs(len(wanted) - len(found))
+    return Census(
+        epoch=epoch,
+        step=mine[-1].step,
+        planned=len(planned),
+        fed=sum(counted.values()),
+        too_often=sum(max(0, n - 1) for n in counted.values()) + len(counted.keys() - planned.keys()),
+        too_rarely=len(planned.keys() - counted.keys()),
+        micro_batches_out_of_order=wrong,
+    )
+
+
+def ends_epoch(steps: Sequence[PlannedStep], step: int) -> bool:
+    """Whether `step` (from 1) is the last of its epoch in this plan."""
+    return step == len(steps) or steps[step].epoch != steps[step - 1].epoch

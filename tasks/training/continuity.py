@@ -1,0 +1,66 @@
+"""The proof that a resumed training goes on where it stopped: same batch, same loss. Pure.
+
+Two comparisons. A checkpoint holds the loss, without dropout, of one micro batch under exactly its weights; it is
+computed again after loading. And steps that were trained before the interruption but after the checkpoint are trained
+again: their losses must be those of `metrics.jsonl`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from specs.errors import ResumeRefused
+
+TOLERANCE: dict[str, float] = {"fp32": 1e-4, "bf16": 3e-2, "amp-bf16": 3e-2, "amp-fp16": 5e-3}
+"""Relative difference allowed on a GPU, by compute: sums of its kernels depend on their order. A CPU has none."""
+
+RETRACED = 3
+"""Steps that are compared on a GPU, where differences grow; on a CPU all of them are."""
+
+
+def tolerance(device: str, compute: str) -> float:
+    """What two computations of one loss may differ by, relatively."""
+    return 0.0 if device == "cpu" else TOLERANCE[compute]
+
+
+def require_same_loss(was: float, now: float, allowed: float, checkpoint: str) -> float:
+    """The absolute difference. Raises `ResumeRefused` when the loss of the pinned batch is another one."""
+    difference = abs(now - was)
+    if not difference <= allowed * abs(was):
+        raise ResumeRefused(
+            f"checkpoint {checkpoint} does not continue its training: the loss of its pinned batch was {was:.9g} when "
+            f"it was saved and is {now:.9g} now",
+            "the weights are those of the file, so the model code, a kernel or the device computes otherwise: use the "
+            "machine and the versions of before, or start a new attempt of this stage",
+        )
+    return difference
+
+
+class Retrace:
+    """What the steps after a checkpoint brought before the interruption, to be compared as they are trained again."""
+
+    def __init__(self, lines: Sequence[Mapping[str, Any]], device: str, compute: str) -> None:
+        self.allowed = tolerance(device, compute)
+        wanted = {int(r["step"]): r["loss"] for r in lines if r["loss"] is not None}
+        steps = sorted(wanted) if device == "cpu" else sorted(wanted)[:RETRACED]
+        self.wanted = {step: float(wanted[step]) for step in steps}
+        self.compared = 0
+        self.largest = 0.0
+
+    def compare(self, step: int, loss: float) -> bool:
+        """Whether this step was the last to compare. Raises `ResumeRefused` when it brings another loss than before."""
+        was = self.wanted.pop(step, None)
+        if was is None:
+            return False
+        difference = abs(loss - was)
+        if not difference <= self.allowed * abs(was):
+            raise ResumeRefused(
+                f"the resumed training does not continue the curve: step {step} had a loss of {was:.9g} before the "
+                f"interruption and has {loss:.9g} now, on the same batch",
+                "nothing after the checkpoint was saved: use the machine and the versions of before, or start a new "
+                "attempt of this stage",
+            )
+        self.compared += 1
+        self.largest = max(self.largest, difference)
+        return not self.wanted

@@ -1,0 +1,135 @@
+"""What a training writes down: each optimizer step, what was fed, peaks of memory; and when it saves and ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from transformers import TrainerCallback
+
+from tasks.training.collate import IGNORED
+from tasks.training.feed import MicroBatch
+from tasks.training.logbook import MEMORY, METRICS, Logbook
+from tasks.training.measure import PeakMeter
+
+if TYPE_CHECKING:
+    from tasks.training.trainer import PlannedTrainer
+
+
+def describe_fed(batch: MicroBatch, row: int, sample_id: str, tokenizer: Any) -> dict[str, Any]:
+    """One sample decoded from the tensors that the model is given. `last_label` is the label of its last token."""
+    decode: Callable[..., str] = tokenizer.decode
+    mask = batch.tensors["attention_mask"][row].bool()
+    ids = batch.tensors["input_ids"][row][mask]
+    labels = batch.tensors["labels"][row]
+    learnt = labels[labels != IGNORED]
+    return {
+        "sample_id": sample_id,
+        "text": decode(ids.tolist()),
+        "learnt": decode(learnt.tolist()),
+        "tokens": len(ids),
+        "padded_tokens": len(labels),
+        "learnt_tokens": len(learnt),
+        "learnt_padding": int((labels[~mask] != IGNORED).sum()),
+        "last_token": int(ids[-1]),
+        "last_label": int(labels[mask][-1]),
+        "end_token": tokenizer.eos_token_id,
+    }
+
+
+def record_memory(logbook: Logbook, meter: PeakMeter, phase: str, step: int, **more: Any) -> None:
+    """One line of `memory.jsonl`: the peak of a phase since the meter's last reset."""
+    logbook.write(
+        MEMORY,
+        {
+            "phase": phase,
+            "step": step,
+            "peak_bytes": meter.peak_bytes(),
+            "reserved_bytes": meter.reserved_bytes(),
+            "baseline_bytes": meter.baseline_bytes,
+            "method": meter.method,
+            **more,
+        },
+    )
+
+
+class Recorder(TrainerCallback):
+    """Writes one line per optimizer step, and decides when to save and when to end.
+
+    Its clock decides only when to save as well; no number of the training depends on it.
+    """
+
+    def __init__(self, trainer: PlannedTrainer, clock: Callable[[], float] = time.monotonic) -> None:
+        self.trainer = trainer
+        self.clock = clock
+        self.began = 0.0
+        self.saved = clock()
+        self.lr = 0.0
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """The first step is prepared: settings are read back now."""
+        self.trainer.on_begin()
+        self.saved = self.clock()
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Mark where the step begins, so that it can be given up."""
+        if self.trainer.job.kill_after_step == state.global_step > 0:
+            os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))
+        self.trainer.mark_step()
+        self.trainer.meter.reset()
+        self.began = time.perf_counter()
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """The gradient is complete and nothing has moved: the last moment to refuse it."""
+        self.trainer.check_finite()
+        self.trainer.check_spike()
+
+    def on_optimizer_step(self, args: Any, state: Any, control: Any, optimizer: Any = None, **kwargs: Any) -> None:
+        """The learning rate of this step, before the scheduler moves."""
+        self.lr = float(optimizer.param_groups[0]["lr"])
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Write the step down; save and end where it is time."""
+        trainer, step, job = self.trainer, state.global_step, self.trainer.job
+        assert trainer.current is not None
+        batches = trainer.current.micro_batches
+        record = {
+            "step": step,
+            "epoch": trainer.current.planned.epoch,
+            "loss": trainer.step_loss,
+            "grad_norm": trainer.step_grad_norm,
+            "lr": self.lr,
+            "tokens": sum(b.tokens for b in batches),
+            "padded_tokens": sum(b.padded_tokens for b in batches),
+            "learnt_tokens": trainer.current.learnt_tokens,
+            "samples": sum(len(b.planned.sample_ids) for b in batches),
+            "seconds": time.perf_counter() - self.began,
+            "memory_bytes": trainer.meter.peak_bytes(),
+            "held_bytes": trainer.meter.current_bytes(),
+            "reserved_bytes": trainer.meter.reserved_bytes(),
+        }
+        if trainer.skipped_in_a_row:
+            record["skipped"] = True
+        trainer.logbook.write(METRICS, record | trainer.spike)
+        trainer.counters["tokens"] += record["tokens"]
+        trainer.channel.advance(1, f"loss {trainer.step_loss:.4f}")
+        state.epoch = float(trainer.current.planned.epoch)
+        trainer.compare_with_before()
+        trainer.end_epoch()
+        end = step >= state.max_steps or step == job.stop_after_step or trainer.stop.requested()
+        control.should_training_stop = end
+        control.should_save = end or self._time_to_save(step)
+
+    def _time_to_save(self, step: int) -> bool:
+        minutes = self.trainer.save_minutes
+        over = minutes is not None and self.clock() - self.saved >= 60 * minutes
+        asked = step in self.trainer.job.save_at or step == self.trainer.judge_after_step
+        return over or asked or step % self.trainer.save_steps == 0
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """After a save nothing is lost: the time for an evaluation."""
+        self.saved = self.clock()
+        self.trainer.after_save()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from flows.ledger.engine import reading
 from flows.ledger.schema import events as events_table
 from flows.workspace import GATES
 from specs.events import (
+    PAYLOADS,
     TERMINAL_KINDS,
     AttemptPublished,
     DecisionRecorded,
@@ -32,8 +34,19 @@ from specs.results import Evidence
 
 P = TypeVar("P", bound=Payload)
 
-BULK = frozenset({"checkpoint.saved", "fallback.taken", "inputs.hashed", "lease.taken", "prefect.attached"})
+BULK = frozenset(
+    {"checkpoint.saved", "fallback.taken", "inputs.hashed", "lease.taken", "prefect.attached", "run.stopped"}
+)
 """Kinds that no right to decide rests on. An audit checks each of them while it streams and keeps none of them."""
+
+_STILL = frozenset({"checkpoint.saved", "fallback.taken", "inputs.hashed"})
+"""Bulk kinds that leave the state of a run as it is."""
+
+_FIELDS = frozenset(Event.model_fields) - {"hash"}
+_TIME = re.compile(r"\d{4}-(0[1-9]|1[0-2])-([01]\d|2\d)T([01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{6}Z")
+_PLACES = {
+    kind: tuple(name for name in ("stage", "gate") if name in model.model_fields) for kind, model in PAYLOADS.items()
+}
 
 _KEPT_FAULTS = 1000
 _ROWS_AT_ONCE = 5000
@@ -125,9 +138,16 @@ class History:
 
     def _take(self, row: Stored, fields: dict[str, Any]) -> None:
         """Read one event and keep it, unless its kind is a bulk kind that nobody asked for."""
+        if row.kind in _STILL and row.kind not in self.keep and _plainly_an_event(row, fields):
+            payload = PAYLOADS[row.kind].model_validate(fields["payload"])
+            _known(row.kind, payload)
+            self.state.sequence, self.state.head = row.sequence, row.hash
+            if isinstance(payload, InputsHashed):
+                self.inputs.see(row.sequence, payload)
+            return
         event = Event.model_validate({**fields, "hash": row.hash})
         payload = event.read()
-        _known(payload)
+        _known(event.kind, payload)
         advance(self.state, event)
         if isinstance(payload, InputsHashed):
             self.inputs.see(event.sequence, payload)
@@ -189,10 +209,28 @@ def stored_rows(
             yield Stored(run_, sequence, kind, actor, at, bytes(body), hash_)
 
 
-def _known(payload: Payload) -> None:
+def _plainly_an_event(row: Stored, fields: dict[str, Any]) -> bool:
+    """Whether the fields need no model to be an event: the cheap test for the many. Whatever fails it is modelled."""
+    return (
+        fields.keys() == _FIELDS
+        and (fields["kind"], fields["at"], fields["sequence"]) == (row.kind, row.at, row.sequence)
+        and type(fields["sequence"]) is int
+        and isinstance(fields["actor"], str)
+        and isinstance(fields["run"], str)
+        and isinstance(fields["previous"], str)
+        and _TIME.fullmatch(row.at) is not None
+    )
+
+
+def _known(kind: str, payload: Payload) -> None:
     """Raises `ValueError` for a stage or gate that names no folder."""
-    decision = payload.decision if isinstance(payload, DecisionRecorded) else payload
-    for name_of in ("stage", "gate"):
-        name = getattr(decision, name_of, None)
+    if isinstance(payload, DecisionRecorded):
+        named: tuple[tuple[str, str | None], ...] = (
+            ("gate", payload.decision.gate),
+            ("stage", payload.decision.rework_stage),
+        )
+    else:
+        named = tuple((place, getattr(payload, place)) for place in _PLACES.get(kind, ()))
+    for place, name in named:
         if name is not None and name not in GATES:
-            raise ValueError(f"{name!r} is no {name_of}")
+            raise ValueError(f"{name!r} is no {place}")

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from pydantic_core import from_json
+
 from specs.canonical import canonical_bytes, sha256_bytes
 from specs.events import Event
 
@@ -88,18 +90,23 @@ class ChainCheck:
         if sha256_bytes(row.body) != row.hash:
             faults.append(Fault(row.sequence, "hash", "the stored bytes do not hash to the recorded hash"))
         try:
-            fields = json.loads(row.body)
+            fields = from_json(row.body)
             named = fields["previous"]
-        except (ValueError, KeyError, TypeError, RecursionError):
+            get = fields.get
+            repeated = (get("run"), get("sequence"), get("kind"), get("actor"), get("at"))
+        except (ValueError, KeyError, TypeError, AttributeError):
             fields = None
             faults.append(Fault(row.sequence, "unreadable", "the stored bytes are no event"))
         else:
             if named != self.previous:
                 faults.append(Fault(row.sequence, "link", "it does not name the event before it"))
-            for column in _COLUMNS:
-                if fields.get(column) != getattr(row, column):
-                    what = f"column {column} says {getattr(row, column)!r}, the hashed bytes {fields.get(column)!r}"
-                    faults.append(Fault(row.sequence, "column", what))
+            said = (row.run, row.sequence, row.kind, row.actor, row.at)
+            if repeated != said:
+                faults += [
+                    Fault(row.sequence, "column", f"column {column} says {one!r}, the hashed bytes {other!r}")
+                    for column, one, other in zip(_COLUMNS, said, repeated, strict=True)
+                    if one != other
+                ]
             if row.run != self.run:
                 faults.append(Fault(row.sequence, "column", f"it belongs to run {row.run!r}"))
         self.previous, self.expected = row.hash, row.sequence + 1

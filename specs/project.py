@@ -38,11 +38,15 @@ FaultCodeField = Literal["fault_type", "meaning", "cause", "remedy", "device_mod
 
 
 class WorkOrders(Source):
-    """Maintenance work orders: CSV, TSV, XLSX, XLS. `columns` maps our fields to the headers of the file."""
+    """Maintenance work orders: CSV, TSV, XLSX, XLS, JSON, JSONL, Parquet, tables of a PDF.
+
+    `columns` maps our fields to the headers of the file; nested keys of JSON have dotted headers, such as `en.text`.
+    """
 
     kind: Literal["work_orders"]
     columns: dict[WorkOrderField, str] = Field(description="our field to the header in the file")
     sheet: str | None = Field(None, description="sheet of a workbook; null: every sheet that has these headers")
+    device_model: str | None = Field(None, description="the machine of all rows, where no column names it")
 
     @model_validator(mode="after")
     def _enough(self) -> WorkOrders:
@@ -56,11 +60,12 @@ class WorkOrders(Source):
 
 
 class FaultCodes(Source):
-    """A fault-code table: code, meaning, cause, remedy."""
+    """A fault-code table: code, meaning, cause, remedy. The formats are those of work orders."""
 
     kind: Literal["fault_codes"]
     columns: dict[FaultCodeField, str] = Field(description="our field to the header in the file")
     sheet: str | None = Field(None, description="sheet of a workbook; null: every sheet that has these headers")
+    device_model: str | None = Field(None, description="the machine of all rows, where no column names it")
 
     @model_validator(mode="after")
     def _enough(self) -> FaultCodes:
@@ -70,8 +75,20 @@ class FaultCodes(Source):
         return self
 
 
+class WideLog(Strict):
+    """A log without header and times, such as an export for Matlab: each row one cycle, each column one sample.
+
+    The channel has the name of the file; rows of different files may have different numbers of samples.
+    """
+
+    seconds_per_row: float = Field(gt=0, description="length of a row in seconds")
+    start: str = Field(
+        "1970-01-01 00:00:00", description="time of the first row; the default counts from the beginning"
+    )
+
+
 class SensorLogs(Source):
-    """Time series of a machine: one timestamp column, numeric channels, optional fault events."""
+    """Time series of a machine (CSV, TSV, TXT, Parquet): one time column, numeric channels, optional fault events."""
 
     kind: Literal["sensor_logs"]
     timestamp: str = Field("timestamp", description="header of the time column")
@@ -79,24 +96,37 @@ class SensorLogs(Source):
     event: str | None = Field(None, description="column that holds the fault code of an event, else empty")
     device_model: str | None = Field(None, description="the machine this log belongs to")
     time_zone: str | None = Field(None, description="IANA name; null: the project's")
+    wide: WideLog | None = Field(None, description="the log has no header and no times")
+
+    @field_validator("time_zone")
+    @classmethod
+    def _known(cls, value: str | None) -> str | None:
+        return None if value is None else known_time_zone(value)
+
+    @model_validator(mode="after")
+    def _either(self) -> SensorLogs:
+        if self.wide and (self.channels or self.event):
+            raise ValueError("wide logs have no columns to name; leave out channels and event")
+        return self
 
 
 class Manuals(Source):
-    """Equipment manuals: PDF, DOCX, Markdown, TXT."""
+    """Equipment manuals: PDF, DOCX, HTML, Markdown, TXT."""
 
     kind: Literal["manuals"]
     device_model: str | None = Field(None, description="the machine that these texts are about")
+    ocr: bool = Field(False, description="recognise pages of a PDF that are only pictures; needs gatewright[ocr]")
 
 
 class Notes(Source):
-    """Technicians' notes: Markdown, TXT, DOCX."""
+    """Technicians' notes: Markdown, TXT, DOCX, HTML."""
 
     kind: Literal["notes"]
     device_model: str | None = Field(None, description="the machine that these texts are about")
 
 
 class Instructions(Source):
-    """Existing instruction data: JSONL or JSON with `messages`, Alpaca or ShareGPT records."""
+    """Existing instruction data: JSONL, JSON or Parquet with `messages`, Alpaca or ShareGPT records."""
 
     kind: Literal["instructions"]
 

@@ -55,14 +55,15 @@ class Note:
 
 def read_manual(file: SourceFile, source: Manuals, intake: Intake, target: int, count: Count) -> None:
     """Paragraphs of a manual as plain text; pages without text and running headers get their fate."""
-    document = read_document(file, source.encoding)
+    document = read_document(file, source.encoding, source.ocr)
     _count_characters(file, document, intake)
     body: list[Block] = []
     number = 0
     rest: list[tuple[Block, str]] = []
     for block in document.blocks:
         if block.kind in ("furniture", "no_text"):
-            rest.append((block, "page_furniture" if block.kind == "furniture" else "page_without_text"))
+            without = "ocr_unsure" if block.text else "page_without_text"
+            rest.append((block, "page_furniture" if block.kind == "furniture" else without))
         else:
             body.append(block)
     for paragraph in cut(body, target, count):
@@ -90,6 +91,7 @@ def _location(page: int, number: int) -> str:
 
 
 def _count_characters(file: SourceFile, document: Document, intake: Intake) -> None:
+    intake.counts.update(+document.noticed)
     intake.decoding.append(
         {
             "source": file.name,
@@ -99,6 +101,7 @@ def _count_characters(file: SourceFile, document: Document, intake: Intake) -> N
             "characters_in": document.characters_in,
             "characters_out": document.characters_out,
             "replacement_characters": document.replaced,
+            "ocr_pages": document.ocr_pages,
         }
     )
 
@@ -107,7 +110,7 @@ def read_notes(file: SourceFile, source: Notes, intake: Intake, known: Known) ->
     """Notes: each paragraph or list item is one, under its heading. Phenomenon and repair where rules find both."""
     document = read_document(file, source.encoding)
     _count_characters(file, document, intake)
-    notes = list(_notes(document.blocks))
+    notes = list(_notes([block for block in document.blocks if block.kind != "furniture"]))
     if not notes:
         raise SourceError(f"{file.name} holds no text", "provide the notes again, or leave the file out")
     for number, note in enumerate(notes, start=1):
@@ -121,6 +124,11 @@ def read_notes(file: SourceFile, source: Notes, intake: Intake, known: Known) ->
             intake.drop(unit, "quarantined", "too_short")
         else:
             intake.drafts.append(_note_draft(unit, note, source, known, intake))
+    furniture = [block for block in document.blocks if block.kind == "furniture"]
+    for number, block in enumerate(furniture, start=len(notes) + 1):
+        unit = Unit(file.name, f"#{number}", block.text)
+        intake.paragraphs.append(unit)
+        intake.drop(unit, "out_of_scope", "page_furniture")
 
 
 def _note_draft(unit: Unit, note: Note, source: Notes, known: Known, intake: Intake) -> Draft:

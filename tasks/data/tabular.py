@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from specs.project import FaultCodes, WorkOrders
 from tasks.data.colloquial import divide_action, split_steps
 from tasks.data.grid import FlawedRow
-from tasks.data.records import Draft, Intake, SourceFile, Unit
+from tasks.data.records import Draft, Fate, Intake, SourceFile, Unit
 from tasks.data.row_checks import Fate as RowFate
 from tasks.data.row_checks import RowCheck, field_text
 from tasks.data.synonyms import NEEDED
@@ -107,12 +107,9 @@ def read_fault_codes(file: SourceFile, source: FaultCodes, intake: Intake, codes
     """
     seen: dict[tuple[str, str], list[tuple[Unit, CodeEntry]]] = {}
     for unit, table, row, problem in _rows(file, source, intake):
-        entry = CodeEntry(
-            *(
-                field_text(table.value(row, name))
-                for name in ("fault_type", "device_model", "meaning", "cause", "remedy")
-            )
-        )
+        text = {name: field_text(table.value(row, name)) for name in ("fault_type", "meaning", "cause", "remedy")}
+        device_model = field_text(table.value(row, "device_model")) or source.device_model or ""
+        entry = CodeEntry(text["fault_type"], device_model, text["meaning"], text["cause"], text["remedy"])
         if problem:
             intake.drop(unit, *problem)
         else:
@@ -154,22 +151,30 @@ def _code_draft(unit: Unit, entry: CodeEntry) -> Draft:
 
 
 def read_work_orders(file: SourceFile, source: WorkOrders, intake: Intake, codes: CodeTable) -> None:
-    """Rows of a work-order table, joined with the fault codes."""
-    for unit, table, row, problem in _rows(file, source, intake):
-        if problem:
-            intake.drop(unit, *problem)
+    """Rows of a work-order table, joined with the fault codes, into the intake."""
+    for outcome in iter_work_orders(file, source, intake, codes):
+        if isinstance(outcome, Fate):
+            intake.fates.append(outcome)
         else:
-            intake.drafts.append(_order_draft(unit, table, row, codes, intake))
+            intake.drafts.append(outcome)
 
 
-def _order_draft(unit: Unit, table: Table, row: Sequence[str], codes: CodeTable, intake: Intake) -> Draft:
+def iter_work_orders(file: SourceFile, source: WorkOrders, intake: Intake, codes: CodeTable) -> Iterator[Draft | Fate]:
+    """What becomes of each row, in order: a draft joined with the fault codes, or its fate. Counts go to the intake."""
+    for unit, table, row, problem in _rows(file, source, intake):
+        yield Fate(unit, *problem) if problem else _order_draft(unit, table, row, source, codes, intake)
+
+
+def _order_draft(
+    unit: Unit, table: Table, row: Sequence[str], source: WorkOrders, codes: CodeTable, intake: Intake
+) -> Draft:
     value: Mapping[str, str] = {name: field_text(table.value(row, name)) for name in table.columns}
     steps, repair = split_steps(value.get("steps", "")), value["repair"]
     if not steps:
         parts = divide_action(repair)
         steps, repair = parts.steps, parts.repair
         intake.counts["steps_from_repair"] += bool(steps)
-    code, device_model = value.get("fault_type", ""), value.get("device_model", "")
+    code, device_model = value.get("fault_type", ""), value.get("device_model", "") or source.device_model or ""
     entry = codes.find(code, device_model)
     if code and codes.entries and entry is None:
         intake.counts["unexplained_codes"] += 1

@@ -3,26 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import ValidationError
 
-from flows.folding import Gate, RunState, fold
-from flows.gatefiles import changed_files, load_proposal, store_proposal
+from flows import signing
+from flows.expiring import expire_if_due, expired_error, expiry
+from flows.folding import Gate, RunState, fold, rework_target
+from flows.frozen import frozen_policy
+from flows.gatefiles import changed_files, load_proposal, read_gate, store_proposal, write_amended
 from flows.ledger import Ledger
 from flows.ledger.chain import timestamp
-from specs.canonical import sha256_bytes
-from specs.decisions import Authentication, Choice, Decision
+from flows.ledger.store import OWN_ACTOR
+from flows.standing import approved_by, standing, waiting
+from specs.canonical import digest
+from specs.decisions import Authentication, Choice, Decision, signed_bytes
 from specs.errors import DecisionRefused, GuardRefused, InputError
-from specs.events import Event
-from specs.parameters import leaves, resolve
-from specs.policy import Policy, check
+from specs.events import ApprovalRecorded, DecisionRecorded, Event, GateAmended, GateExpired, Payload
+from specs.parameters import PARAMETERS, leaves, resolve
+from specs.policy import Policy
 from specs.proposals import Proposal
+from specs.rulings import Standing, check, effect
 
 Guard = Callable[[Proposal], Proposal | None]
 """Raises `GuardRefused`; may return the proposal with its memory account computed again."""
+
+Sign = Callable[[bytes], str]
+"""The person's SSH signature over bytes, in the namespace of decisions."""
+
+DIGEST_DIGITS = 12
+"""As many digits of a digest as messages show are enough to name it."""
 
 
 def decide(
@@ -39,45 +51,130 @@ def decide(
     override: bool = False,
     rework_stage: str | None = None,
     expected_digest: str | None = None,
+    requests: Mapping[str, Any] | None = None,
+    credential: str = "",
+    sign: Sign | None = None,
 ) -> Event:
     """Validate a decision on the open gate of a run and record it; returns the recorded event.
 
-    `edits` maps a parameter (its dotted path, or the end of it) to a value, texts read as YAML. `expected_digest`
-    is what the person was shown. Raises `DecisionRefused`, `PolicyRefused`, `GuardRefused` or `InputError`.
+    `edits` maps a parameter (its dotted path, or the end of it) to a value, texts read as YAML; `requests`, of a
+    rework, to the value asked for or to `less` or `more`. `expected_digest` is what the person was shown.
+    The event is a decision that closes the gate, one approval of several, or an edit that others must confirm.
+    Raises `DecisionRefused`, `PolicyRefused`, `SignatureRefused`, `GuardRefused` or `InputError`.
     """
     edits = dict(edits or {})
     state = fold(ledger.events(run))
-    gate = _open_gate(state, run)
+    gate = _open_gate(state, run, ledger)
     _same_as_shown(gate, run_dir, expected_digest, choice)
-    _unambiguous(state, gate, choice, edits, override, rework_stage)
+    _unambiguous(state, gate, choice, edits, override, rework_stage, requests or {})
     policy = frozen_policy(state, run_dir)
+    if ran_out := expire_if_due(ledger, run, run_dir):
+        raise expired_error(gate.name, gate.round, ran_out)
+    decision = _decision(
+        run=run,
+        gate=gate.name,
+        round=gate.round,
+        digest=gate.digest,
+        choice=choice,
+        actor=actor,
+        authentication="ssh_signature" if sign else authentication,
+        comment=comment,
+        edits=edits,
+        override=override,
+        rework_stage=rework_stage,
+        self_approved=policy.solo,
+        credential=credential,
+    )
+    _once(policy, gate, decision)
+    check(policy, decision, standing(policy, state, gate, ledger.now(), rework_stage))
+    if edits:
+        proposal, values = edited(load_proposal(run_dir, shown_proposal(state, gate)), edits, actor, comment)
+        proposal = guard(proposal) or proposal
+        stored = store_proposal(run_dir, proposal)
+        decision = decision.model_copy(update={"edits": values, "edited_proposal": stored})
+    if requests:
+        target = rework_target(state, gate, rework_stage)
+        proposal = load_proposal(run_dir, state.approved_proposal(target) or shown_proposal(state, gate, target))
+        decision = decision.model_copy(update={"requests": asked(proposal, requests, actor)})
+    if sign:
+        decision = _signed(policy, decision, sign)
+    return _record(ledger, run_dir, policy, gate, decision)
+
+
+def shown_proposal(state: RunState, gate: Gate, target: str | None = None) -> str:
+    """Digest of the proposal that a gate shows, edits included; of another gate, its newest one."""
+    if target is None or target == gate.name:
+        return gate.edited_proposal or state.proposals[gate.name, gate.round]
+    return state.proposals[target, max(r for name, r in state.proposals if name == target)]
+
+
+def _decision(**fields: Any) -> Decision:
     try:
-        decision = Decision(
-            run=run,
-            gate=gate.name,
-            round=gate.round,
-            digest=gate.digest,
-            choice=choice,
-            actor=actor,
-            authentication=authentication,
-            comment=comment,
-            override=override,
-            rework_stage=rework_stage,
-            self_approved=policy.solo,
-        )
+        return Decision(**fields)
     except ValidationError as error:
         raise DecisionRefused(f"this is no decision: {_first(error)}", "see `gatewright approve --help`") from error
-    check(policy, decision, gate.blocked)
-    if edits:
-        proposal, values = edited(load_proposal(run_dir, state.proposals[gate.name, gate.round]), edits, actor, comment)
-        proposal = guard(proposal) or proposal
-        digest = store_proposal(run_dir, proposal)
-        decision = decision.model_copy(update={"edits": values, "edited_proposal": digest})
-    return ledger.record_decision(decision, actor)
 
 
-def _open_gate(state: RunState, run: str) -> Gate:
+def _signed(policy: Policy, decision: Decision, sign: Sign) -> Decision:
+    """The decision with its signature, verified against the keys that the frozen policy lists for the person."""
+    data = signed_bytes(decision)
+    signed = decision.model_copy(update={"signature": sign(data)})
+    person = policy.approver(decision.actor)
+    signing.verify(person.keys if person else [], decision.actor, signing.NAMESPACE, data, signed.signature)
+    return signed
+
+
+def _record(ledger: Ledger, run_dir: Path, policy: Policy, shown: Gate, decision: Decision) -> Event:
+    """Write the record, after asking once more, with nobody writing in between, whether it still applies."""
+    alone = effect(policy, decision, Standing(gate=shown.name, editors=shown.editors)).kind == "decides"
+    amended = "" if alone or not decision.edits else _write_amended(run_dir, shown, decision)
+
+    def judge(state: RunState, now: datetime) -> tuple[Payload, str]:
+        gate = _open_gate(state, decision.run, ledger=None)
+        where = f"gate {decision.gate} round {decision.round}"
+        if (gate.name, gate.round) != (decision.gate, decision.round):
+            raise DecisionRefused(f"{where} is closed by now", "look where the run stands: `gatewright status`")
+        if gate.digest != decision.digest:
+            raise DecisionRefused(
+                f"{where} shows {gate.digest[:12]}, you decided on {decision.digest[:12]}: "
+                f"{', '.join(gate.editors)} edited the proposal meanwhile",
+                "look at it again with `gatewright review`, then decide",
+            )
+        if ran_out := expiry(policy, gate, now):
+            return ran_out, OWN_ACTOR
+        _once(policy, gate, decision)
+        now_standing = standing(policy, state, gate, now, decision.rework_stage)
+        check(policy, decision, now_standing)
+        result = effect(policy, decision, now_standing)
+        people, quorum = list(result.approved_by), result.quorum
+        if result.kind == "amends":
+            payload = GateAmended(decision=decision, digest=amended, approved_by=people, quorum=quorum)
+            return payload, decision.actor
+        if result.kind == "counts":
+            return ApprovalRecorded(decision=decision, approved_by=people, quorum=quorum), decision.actor
+        approvers = people if decision.choice == "approve" else []
+        return DecisionRecorded(decision=decision, approved_by=approvers), decision.actor
+
+    event = ledger.settle(decision.run, judge)
+    payload = event.read()
+    if isinstance(payload, GateExpired):
+        raise expired_error(payload.gate, payload.round, payload.expired_at)
+    return event
+
+
+def _write_amended(run_dir: Path, gate: Gate, decision: Decision) -> str:
+    """What the gate shows after these edits, written under its digest, which is returned."""
+    before = read_gate(run_dir, gate.name, gate.round, gate.digest if gate.amendments else "")
+    editors = list(dict.fromkeys([*before.edited_by, decision.actor]))
+    changes = {"proposal": decision.edited_proposal, "amends": gate.digest, "edited_by": editors}
+    return write_amended(run_dir, before.model_copy(update=changes))
+
+
+def _open_gate(state: RunState, run: str, ledger: Ledger | None) -> Gate:
+    """The gate that waits. Raises `DecisionRefused` in words of their own for early, late, double and expired."""
     gate = state.gate
+    if gate is not None and gate.expired_at is not None:
+        raise expired_error(gate.name, gate.round, gate.expired_at)
     if gate is not None and gate.decision is not None:
         by, at = gate.decision.actor, timestamp(gate.decided_at) if gate.decided_at else "?"
         if state.terminal or state.rejection is not None:
@@ -92,22 +189,37 @@ def _open_gate(state: RunState, run: str) -> Gate:
             )
     if gate is None or gate.decision is not None:
         raise DecisionRefused(
-            f"no gate of run {run} is open: it is {state.state} at {state.stage}",
-            f"a gate opens after the stage and its proposal: `gatewright resume {run}` goes on, `status` shows where",
+            f"no gate of run {run} is open: it is {state.state} at {state.stage}", hint_without_gate(run, ledger)
         )
     if state.terminal:
         raise DecisionRefused(f"run {run} has ended ({state.state}); its gates are closed", "start a new run")
     return gate
 
 
+def hint_without_gate(run: str, ledger: Ledger | None) -> str:
+    """What to do while no gate is open: wait for the process that works on the run, or go on with it."""
+    holder = ledger.lease_holder(run) if ledger is not None else None
+    if holder is not None and holder[1]:
+        return f"{holder[0]} works on it; a gate opens when the stage is done: `gatewright status {run}` shows where"
+    return f"a gate opens after the stage and its proposal: `gatewright resume {run}` goes on, `status` shows where"
+
+
 def _same_as_shown(gate: Gate, run_dir: Path, expected: str | None, choice: str) -> None:
     where = f"gate {gate.name} round {gate.round}"
-    if expected is not None and expected != gate.digest:
+    if expected is not None and not _names(expected, gate.digest):
+        edited_by = f": {', '.join(gate.editors)} edited it" if gate.editors else ""
         raise DecisionRefused(
-            f"{where} shows {gate.digest[:12]}, you decided on {expected[:12]}",
+            f"{where} shows {gate.digest[:DIGEST_DIGITS]}, you decided on {expected[:DIGEST_DIGITS]}{edited_by}",
             "look at it again with `gatewright review`, then decide",
         )
-    changed = changed_files(run_dir, gate.name, gate.round, gate.digest)
+    if expected is None and gate.amendments and choice == "approve":
+        last = gate.amendments[-1].decision
+        changes = ", ".join(f"{path} = {value}" for path, value in sorted(last.edits.items()))
+        raise DecisionRefused(
+            f"{last.actor} edited what {where} showed ({changes}); an approval must name what it shows now",
+            f"look at it with `gatewright review`, then approve with --digest {gate.digest[:DIGEST_DIGITS]}",
+        )
+    changed = changed_files(run_dir, gate.name, gate.round, gate.digest, amended=bool(gate.amendments))
     if changed and choice != "reject":  # a run whose files are lost can still be ended
         raise DecisionRefused(
             f"what {where} showed was changed since it opened: {', '.join(changed)}",
@@ -115,15 +227,43 @@ def _same_as_shown(gate: Gate, run_dir: Path, expected: str | None, choice: str)
         )
 
 
+def _names(given: str, digest: str) -> bool:
+    return len(given) >= DIGEST_DIGITS and digest.startswith(given.lower())
+
+
+def _once(policy: Policy, gate: Gate, decision: Decision) -> None:
+    """Raises `DecisionRefused` for a second approval by the same person of the same content."""
+    if decision.choice != "approve" or decision.edits:
+        return
+    for said in (*gate.approvals, *gate.amendments):
+        if said.decision.actor == decision.actor and said.digest == gate.digest:
+            if decision.actor not in approved_by(policy, gate):
+                continue
+            raise DecisionRefused(
+                f"{decision.actor} approved gate {gate.name} round {gate.round} already, at {timestamp(said.at)}",
+                waiting(policy, gate).sentence(),
+            )
+
+
 def _unambiguous(
-    state: RunState, gate: Gate, choice: str, edits: Mapping[str, Any], override: bool, rework_stage: str | None
+    state: RunState,
+    gate: Gate,
+    choice: str,
+    edits: Mapping[str, Any],
+    override: bool,
+    rework_stage: str | None,
+    requests: Mapping[str, Any],
 ) -> None:
     if choice not in get_args(Choice):
         raise DecisionRefused(f"{choice!r} is no decision", f"decide one of: {', '.join(get_args(Choice))}")
     if choice != "approve" and edits:
         raise DecisionRefused(
             f"a {choice} with edits is ambiguous: {', '.join(sorted(edits))}",
-            "approve with --set to run with your values, or rework with -m to ask for others",
+            "approve with --set to run with your values, or rework with --want to ask for others",
+        )
+    if choice != "rework" and requests:
+        raise DecisionRefused(
+            f"--want asks for another proposal, the command says {choice}", "use `gatewright rework --want`"
         )
     if choice != "approve" and override:
         raise DecisionRefused(f"a {choice} overrides nothing", "leave --override out, or approve with it")
@@ -139,16 +279,6 @@ def _unambiguous(
         raise DecisionRefused(
             f"a rework at gate {gate.name} cannot lead to {rework_stage!r}", f"possible: {', '.join(possible)}"
         )
-
-
-def frozen_policy(state: RunState, run_dir: Path) -> Policy:
-    """The policy that the run began with. Raises `DecisionRefused` when its file is not the one that was frozen."""
-    path = run_dir / "policy.json"
-    if state.created is None or not path.is_file() or sha256_bytes(path.read_bytes()) != state.created.policy:
-        raise DecisionRefused(
-            f"{path.name} is not the policy that the run began with", "restore it from a backup; a run keeps its policy"
-        )
-    return Policy.model_validate_json(path.read_bytes())
 
 
 def edited(proposal: Proposal, edits: Mapping[str, Any], actor: str, comment: str) -> tuple[Proposal, dict[str, Any]]:
@@ -168,6 +298,34 @@ def edited(proposal: Proposal, edits: Mapping[str, Any], actor: str, comment: st
     changed = apply_changes(proposal, [Change(path, value, why, source) for path, value in values.items()])
     flat = leaves(changed.parameters)
     return changed.model_copy(update={"edited_by": actor}), {path: flat.get(path, v) for path, v in values.items()}
+
+
+def follows(before: Proposal, edits: Mapping[str, Any], actor: str, after: Proposal) -> bool:
+    """Whether `after` is `before` with exactly these edits; parameters that a later version added are at defaults."""
+    again, _ = edited(before, edits, actor, "")
+    kept = PARAMETERS[after.stage].model_validate(after.parameters)
+    return digest(again.parameters) == digest(kept) and after.edited_by == actor
+
+
+def asked(proposal: Proposal, requests: Mapping[str, Any], actor: str) -> dict[str, Any]:
+    """What a rework asks for, as dotted path to value, `less` or `more`. Raises `GuardRefused` where it cannot be."""
+    if proposal.stage == "train":
+        raise GuardRefused(
+            "train repeats exactly what the stress test measured, so that nothing else can be asked for",
+            "ask there: gatewright rework --stage stress_test --want ...",
+        )
+    flat, found, values = leaves(proposal.parameters), {}, {}
+    for key, given in requests.items():
+        path = resolve(proposal.parameters, key) or key
+        value = parsed(given)
+        numeric = isinstance(flat.get(path), int | float) and not isinstance(flat.get(path), bool)
+        if value in ("less", "more") and numeric:
+            found[path] = value
+        else:
+            values[key] = value
+    if values:
+        found.update(edited(proposal, values, actor, "")[1])
+    return dict(sorted(found.items()))
 
 
 def parsed(value: Any) -> Any:

@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 from specs.criteria import Verdict
 from specs.decisions import Decision
 from specs.events import (
+    ApprovalRecorded,
     AttemptAbandoned,
     AttemptFailed,
     AttemptPublished,
     AttemptReserved,
     DecisionRecorded,
     Event,
+    GateAmended,
+    GateExpired,
     GateOpened,
     LeaseTaken,
     Payload,
@@ -52,8 +55,17 @@ class Attempt:
 
 
 @dataclass(frozen=True)
+class Said:
+    """An approval that does not close a round yet, or an edit that others must confirm; `digest` is shown after it."""
+
+    decision: Decision
+    at: datetime
+    digest: str
+
+
+@dataclass(frozen=True)
 class Gate:
-    """One round of one gate; `decision` is None while it waits."""
+    """One round of one gate; `decision` is None while it waits. `digest` is of what it shows now, edits included."""
 
     name: str
     round: int
@@ -62,16 +74,38 @@ class Gate:
     blocked: bool
     decision: Decision | None = None
     decided_at: datetime | None = None
+    approvals: tuple[Said, ...] = ()
+    amendments: tuple[Said, ...] = ()
+    expired_at: datetime | None = None
+
+    @property
+    def editors(self) -> tuple[str, ...]:
+        """Whose edits are part of what the gate shows now."""
+        return tuple(dict.fromkeys(said.decision.actor for said in self.amendments))
+
+    @property
+    def edited_proposal(self) -> str | None:
+        """Digest of the proposal that the last edit brought; None where nobody edited."""
+        return self.amendments[-1].decision.edited_proposal if self.amendments else None
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing can be decided here any more."""
+        return self.decision is not None or self.expired_at is not None
 
 
 @dataclass(frozen=True)
 class Feedback:
-    """What a person wants changed, and where he said so; `actor` is empty for a stage that failed."""
+    """What a person wants changed, and where he said so; `actor` is empty for a stage that failed.
+
+    `requests` are parameters by their dotted path, each with a value, `less` or `more`.
+    """
 
     gate: str
     round: int
     actor: str
     comment: str
+    requests: tuple[tuple[str, Any], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -145,7 +179,8 @@ class RunState:
         approval = self.approvals.get(gate)
         if approval is None or approval.decision is None:
             return None
-        return approval.decision.edited_proposal or self.proposals.get((gate, approval.round))
+        own = approval.decision.edited_proposal or approval.edited_proposal
+        return own or self.proposals.get((gate, approval.round))
 
 
 # ---- folding
@@ -156,7 +191,7 @@ def moved(state: State, payload: Payload) -> State:
     match payload:
         case RunFinished():
             return "finished"
-        case RunRejected() | RunClosed():
+        case RunRejected() | RunClosed() | GateExpired():
             return "rejected"
         case DecisionRecorded():
             return "rejected" if payload.decision.choice == "reject" else "decided"
@@ -216,6 +251,10 @@ def _apply(state: RunState, event: Event, payload: Payload) -> None:
         case GateOpened():
             gate = Gate(payload.gate, payload.round, payload.digest, event.at, payload.blocked)
             state.gate = state.gates[gate.name, gate.round] = gate
+        case ApprovalRecorded() | GateAmended():
+            _say(state, payload, event.at)
+        case GateExpired():
+            _expire(state, payload)
         case DecisionRecorded():
             _decide(state, payload.decision, event.at)
         case AttemptReserved() | AttemptPublished() | AttemptAbandoned() | AttemptFailed() | VerdictsRecorded():
@@ -244,14 +283,39 @@ def _propose(state: RunState, made: ProposalMade) -> None:
         state.approvals.pop(made.gate, None)
 
 
+def _keep(state: RunState, gate: Gate) -> None:
+    state.gates[gate.name, gate.round] = gate
+    if state.gate and (state.gate.name, state.gate.round) == (gate.name, gate.round):
+        state.gate = gate
+
+
+def _say(state: RunState, payload: ApprovalRecorded | GateAmended, at: datetime) -> None:
+    decision = payload.decision
+    gate = state.gates.get((decision.gate, decision.round))
+    if gate is None or gate.closed:
+        return
+    if isinstance(payload, ApprovalRecorded):
+        _keep(state, replace(gate, approvals=(*gate.approvals, Said(decision, at, gate.digest))))
+        return
+    said = Said(decision, at, payload.digest)
+    _keep(state, replace(gate, digest=payload.digest, amendments=(*gate.amendments, said)))
+
+
+def _expire(state: RunState, expired: GateExpired) -> None:
+    gate = state.gates.get((expired.gate, expired.round))
+    if gate is None or gate.closed:
+        return
+    gate = replace(gate, expired_at=expired.expired_at)
+    _keep(state, gate)
+    state.rejection = gate
+
+
 def _decide(state: RunState, decision: Decision, at: datetime) -> None:
     gate = state.gates.get((decision.gate, decision.round))
     if gate is None:
         return
     gate = replace(gate, decision=decision, decided_at=at)
-    state.gates[gate.name, gate.round] = gate
-    if state.gate and (state.gate.name, state.gate.round) == (gate.name, gate.round):
-        state.gate = gate
+    _keep(state, gate)
     if decision.choice == "approve":
         state.approvals[gate.name] = gate
     elif decision.choice == "reject":
@@ -262,7 +326,8 @@ def _decide(state: RunState, decision: Decision, at: datetime) -> None:
             _supersede(state, stage, last)
         for later in state.order[state.order.index(target) :]:
             state.approvals.pop(later, None)
-        feedback = Feedback(gate.name, gate.round, decision.actor, decision.comment)
+        requests = tuple(sorted(decision.requests.items()))
+        feedback = Feedback(gate.name, gate.round, decision.actor, decision.comment, requests)
         state.goal = Goal(target, state.last_round(target) + 1, feedback)
 
 

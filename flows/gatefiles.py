@@ -2,6 +2,7 @@
 
 `<run>/proposals/<sha256>.json`, `<run>/gates/<nn>-<gate>/<round>/{gate.json, proposal.json}`. Files first, then the
 event: a gate that is open in the ledger has its files. A gate that is not open yet may be written again.
+What a gate shows after a person's edit lies beside, under its digest: `<round>/amended/<sha256>.json`.
 """
 
 from __future__ import annotations
@@ -65,20 +66,35 @@ def write_gate(run_dir: Path, document: GateDocument) -> str:
     return sha256_bytes(data)
 
 
-def gate_bytes(run_dir: Path, gate: str, round: int) -> bytes:
+def write_amended(run_dir: Path, document: GateDocument) -> str:
+    """Write what a gate shows after an edit, and return its digest. The edited proposal must be stored."""
+    load_proposal(run_dir, document.proposal)
+    data = canonical_bytes(document)
+    digest = sha256_bytes(data)
+    write_bytes(gate_path(run_dir, document.gate, document.round, digest), data)
+    return digest
+
+
+def gate_path(run_dir: Path, gate: str, round: int, amended: str = "") -> Path:
+    """Where `gate.json` of a round lies; `amended` is the digest of what it shows after an edit."""
+    folder = gate_folder(run_dir, gate, round)
+    return folder / "amended" / f"{amended}.json" if amended else folder / "gate.json"
+
+
+def gate_bytes(run_dir: Path, gate: str, round: int, amended: str = "") -> bytes:
     """The stored bytes of `gate.json`. Raises `InputError` when it is gone."""
-    path = gate_folder(run_dir, gate, round) / "gate.json"
+    path = gate_path(run_dir, gate, round, amended)
     if not path.is_file():
         raise InputError(f"{path} is missing", _RESTORE)
     return path.read_bytes()
 
 
-def read_gate(run_dir: Path, gate: str, round: int) -> GateDocument:
+def read_gate(run_dir: Path, gate: str, round: int, amended: str = "") -> GateDocument:
     """The document in `gate.json`. Raises `InputError` when it is gone or is none."""
     try:
-        return GateDocument.model_validate_json(gate_bytes(run_dir, gate, round))
+        return GateDocument.model_validate_json(gate_bytes(run_dir, gate, round, amended))
     except ValidationError as error:
-        path = gate_folder(run_dir, gate, round) / "gate.json"
+        path = gate_path(run_dir, gate, round, amended)
         raise InputError(f"{path} was changed: it is no gate document", _RESTORE) from error
 
 
@@ -87,10 +103,11 @@ def shown(run_dir: Path, document: GateDocument) -> dict[str, str]:
     folder = gate_folder(run_dir, document.gate, document.round).relative_to(run_dir).as_posix()
     files = {
         proposal_path(run_dir, document.proposal).relative_to(run_dir).as_posix(): document.proposal,
-        f"{folder}/proposal.json": document.proposal,
         "spec.json": document.spec,
         "policy.json": document.policy,
     }
+    if document.amends is None:
+        files[f"{folder}/proposal.json"] = document.proposal
     if document.finished_stage is not None and document.finished_attempt is not None:
         attempt = attempt_folder(run_dir, document.finished_stage, document.finished_attempt)
         below = attempt.relative_to(run_dir).as_posix()
@@ -104,12 +121,16 @@ def shown(run_dir: Path, document: GateDocument) -> dict[str, str]:
     return files
 
 
-def changed_files(run_dir: Path, gate: str, round: int, digest: str) -> list[str]:
-    """Files of a round that are not what was shown: `gate.json` itself, or what it vouches for. Sorted."""
-    path = gate_folder(run_dir, gate, round) / "gate.json"
+def changed_files(run_dir: Path, gate: str, round: int, digest: str, amended: bool = False) -> list[str]:
+    """Files of a round that are not what was shown: `gate.json` itself, or what it vouches for. Sorted.
+
+    `amended` says that `digest` is of what the gate shows after an edit.
+    """
+    which = digest if amended else ""
+    path = gate_path(run_dir, gate, round, which)
     if not path.is_file() or sha256_file(path) != digest:
         return [path.relative_to(run_dir).as_posix()]
-    expected = shown(run_dir, read_gate(run_dir, gate, round))
+    expected = shown(run_dir, read_gate(run_dir, gate, round, which))
     return sorted(
         name for name, sha in expected.items() if not (run_dir / name).is_file() or sha256_file(run_dir / name) != sha
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flows.folding import (
@@ -53,8 +53,13 @@ def gate_id(run: str, gate: str, round: int) -> str:
     return f"{run}.{gate}.{round}"
 
 
-def status_document(state: RunState, run: str, project: str, waits_for: Sequence[str] = ()) -> dict[str, Any]:
-    """The answer of `gatewright status --json`. `waits_for` names who may decide; it is empty once decided."""
+def status_document(
+    state: RunState, run: str, project: str, waits_for: Sequence[str] = (), more: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The answer of `gatewright status --json`. `waits_for` names who may decide; it is empty once decided.
+
+    `more` is what else the policy says of the open gate, as `flows.standing.Waiting` writes it.
+    """
     gate = state.gate if state.gate and state.state in ("waiting", "decided") else None
     return {
         "run": run,
@@ -66,7 +71,8 @@ def status_document(state: RunState, run: str, project: str, waits_for: Sequence
             "round": gate.round,
             "digest": gate.digest,
             "opened_at": timestamp(gate.opened_at),
-            "waits_for": list(waits_for) if gate.decision is None else [],
+            **(more or {}),
+            "waits_for": list(waits_for) if not gate.closed else [],
         }
         if gate
         else None,

@@ -12,13 +12,12 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from specs.criteria import Criterion, Metric, judge
-from specs.decisions import Choice
 from specs.errors import Problem
 from specs.explain import explain, rule_of
 from specs.metrics import STAGES, definitions
 from specs.model_walk import bare
 from specs.parameters import PARAMETERS, LoraParameters, TrainingConfiguration
-from specs.policy import AGENT_ACTORS
+from specs.policy_check import policy_faults
 from specs.project import Bounds, Project, parameter_names
 from specs.words import listed, nearest
 from specs.yaml_tree import Path, Tree
@@ -249,13 +248,6 @@ def _models(spec: Project, tree: Tree) -> Iterator[Problem]:
 
 
 def _policy(spec: Project, tree: Tree) -> Iterator[Problem]:
-    choices = get_args(Choice)
-    for position, choice in enumerate(spec.policy.comment_required):
-        if choice not in choices:
-            near = nearest(choice, choices)
-            way_out = f"Did you mean {near[0]}?" if near else f"Choices are {listed(choices, 'and')}"
-            yield tree.problem(("policy", "comment_required", position), "is not a choice at a gate", way_out)
-    for position, approver in enumerate(spec.policy.approvers):
-        if approver.id in AGENT_ACTORS:
-            rule = "is a name of the machine; only a person decides"
-            yield tree.problem(("policy", "approvers", position, "id"), rule, "Name a person")
+    for fault in policy_faults(spec.policy):
+        path: Path = ("policy", *fault.path)
+        yield tree.problem(path, fault.rule, fault.way_out, None if path in tree.texts else "")

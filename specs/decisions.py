@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
 
 from pydantic import Field
 
 from specs.base import Name, Sha256, Strict
+from specs.canonical import canonical_bytes
 
 Choice = Literal["approve", "rework", "reject"]
-Authentication = Literal["ssh_signature", "token", "terminal", "unauthenticated"]
+Authentication = Literal["unauthenticated", "terminal", "token", "ssh_signature"]
+RANKS: tuple[Authentication, ...] = get_args(Authentication)
+"""Ways of saying who decides, the weakest first: a mere claim, typed again at a terminal, a token, a signature."""
 
 
 class GateDocument(Strict):
@@ -31,22 +35,38 @@ class GateDocument(Strict):
     code: str
     spec: Sha256
     policy: Sha256
+    amends: Sha256 | None = Field(None, description="digest of what the gate showed before a person's edit")
+    edited_by: list[str] = Field(default_factory=list, description="whose edits the proposal holds, in order")
 
 
 class Decision(Strict):
     """One person's decision on one round of one gate. `choice` has no default: nothing approves by accident."""
 
-    schema_version: int = 1
+    schema_version: int = 2
     run: str
     gate: Name
     round: int = Field(ge=1)
-    digest: Sha256 = Field(description="SHA-256 of the stored bytes of gate.json")
+    digest: Sha256 = Field(description="SHA-256 of the stored bytes of gate.json, as it was shown")
     choice: Choice
     actor: str = Field(min_length=1)
     authentication: Authentication
     comment: str = ""
     edits: dict[str, Any] = Field(default_factory=dict, description="dotted parameter path to new value")
     edited_proposal: Sha256 | None = Field(None, description="digest of the proposal with the edits in it")
+    requests: dict[str, Any] = Field(
+        default_factory=dict, description="of a rework: dotted parameter path to the value asked for, or less or more"
+    )
     override: bool = Field(False, description="approve although a blocking criterion failed")
     rework_stage: Name | None = Field(None, description="the stage to do again; later attempts are superseded")
     self_approved: bool = False
+    credential: str = Field("", description="fingerprint of the key, or id of the token; never a secret")
+    signature: str = Field("", description="SSH signature over all other fields, armoured")
+
+
+def signed_bytes(decision: Decision | Mapping[str, Any]) -> bytes:
+    """What a signature covers: the canonical bytes of every field of a decision but the signature itself.
+
+    A decision of the ledger is given as its stored fields: fields that a later version adds were not signed.
+    """
+    stored = decision.model_dump(mode="json") if isinstance(decision, Decision) else decision
+    return canonical_bytes({name: value for name, value in stored.items() if name != "signature"})

@@ -33,6 +33,7 @@ class RunCreated(Payload):
     code: str
     stages: list[str]
     solo: bool
+    policy_pinned: bool = Field(False, description="the policy was compared with a pin outside the project")
 
 
 class InputsHashed(Payload):
@@ -135,11 +136,43 @@ class GateOpened(Payload):
     blocked: bool
 
 
+class ApprovalRecorded(Payload):
+    """A person approved and others must too: the quorum is not complete. One per person, round and digest."""
+
+    kind = "approval.recorded"
+    decision: Decision
+    approved_by: list[str] = Field(description="everybody who approved this digest so far, this person last")
+    quorum: int = Field(ge=1, description="how many must")
+
+
+class GateAmended(Payload):
+    """A person approved with edits and others must confirm them: from here on the gate shows the edited proposal."""
+
+    kind = "gate.amended"
+    decision: Decision = Field(description="names the digest that was shown before, and the edits")
+    digest: Sha256 = Field(description="of what the gate shows now; earlier approvals do not count for it")
+    approved_by: list[str] = Field(description="who counts as having approved it; an editor counts only by policy")
+    quorum: int = Field(ge=1, description="how many must approve it")
+
+
+class GateExpired(Payload):
+    """Nobody completed the decision in time: the gate is denied, as by a reject. Time never approves."""
+
+    kind = "gate.expired"
+    gate: str
+    round: int
+    digest: Sha256
+    expired_at: AwareDatetime
+
+
 class DecisionRecorded(Payload):
-    """A person decided. Exactly one per gate and round."""
+    """The decision that closes a gate's round. Exactly one per gate and round."""
 
     kind = "decision.recorded"
     decision: Decision
+    approved_by: list[str] = Field(
+        default_factory=list, description="of an approval: everybody whose approvals the quorum is made of"
+    )
 
 
 class StageSuperseded(Payload):
@@ -277,6 +310,9 @@ PAYLOADS: dict[str, type[Payload]] = {
         TranscriptStored,
         FallbackTaken,
         GateOpened,
+        ApprovalRecorded,
+        GateAmended,
+        GateExpired,
         DecisionRecorded,
         StageSuperseded,
         PrefectAttached,

@@ -3,82 +3,108 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
+from flows import signing
 from flows.audit.history import History
 from flows.audit.report import Checks, Part
-from flows.folding import RunState, advance
-from flows.gatefiles import load_proposal
+from flows.decide import follows
+from flows.folding import Gate, RunState, advance
+from flows.gatefiles import changed_files, load_proposal, read_gate
+from flows.standing import expires_at, standing
 from flows.steps import Done, OpenGate, Propose, Rejected, Release, RunStage, next_step
-from specs.canonical import digest, sha256_file
+from specs.canonical import digest, sha256_bytes
 from specs.criteria import blocked
+from specs.decisions import Decision, signed_bytes
 from specs.errors import GatewrightError, PolicyRefused
 from specs.events import (
+    ApprovalRecorded,
     AttemptPublished,
     AttemptReserved,
     DecisionRecorded,
     Event,
+    GateAmended,
+    GateExpired,
     GateOpened,
     Payload,
     ProposalMade,
     ReleasePublished,
+    RunClosed,
     RunCreated,
     RunFinished,
     RunRejected,
 )
-from specs.policy import Policy, check
+from specs.policy import Policy, read_frozen
+from specs.rulings import check, effect, rulings
+
+CHECKS = {
+    "shown": "each decision names a gate that was open, with the digest of what it showed",
+    "once": "each gate and round was decided once",
+    "allowed": "each decision was allowed by the policy",
+    "quorum": "each gate that opened had its quorum, and each edit was confirmed by others",
+    "signed": "each signature is by a key of its person, over exactly what was decided",
+    "blocked": "each gate said truly whether a blocking criterion had failed",
+    "order": "nothing ran, was released or ended without its decision",
+}
+"""The steps after the first, by the short name under which faults are collected."""
 
 
 def authority(history: History) -> Part:
     """The steps of authority."""
     checks = Checks()
     policy, faults = _policy(history)
-    checks.add("the policy is the one that the run began with", faults, _described(policy))
-    found: dict[str, list[str]] = {"shown": [], "once": [], "allowed": [], "order": [], "blocked": []}
+    checks.add("the policy is the one that the run began with", faults, _described(history, policy))
+    found: dict[str, list[str]] = {name: [] for name in CHECKS}
     state = RunState()
-    seen: set[tuple[str, int]] = set()
+    said = 0
+    signed = Signatures(policy)
     for event, payload in zip(history.events, history.payloads, strict=True):
-        if isinstance(payload, DecisionRecorded):
-            _decision(found, state, event, payload, policy, seen)
+        if isinstance(payload, DecisionRecorded | ApprovalRecorded | GateAmended):
+            said += 1
+            _decision(found, history, state, event, payload, policy)
+            found["signed"] += signed.faults(event, payload.decision)
         else:
-            _transition(found, history, state, event, payload)
+            _transition(found, history, state, event, payload, policy)
         advance(state, event)
-    count = f"{len(seen)} decisions"
-    checks.add("each decision names a gate that was open, with the digest of what it showed", found["shown"], count)
-    checks.add("each gate and round was decided once", found["once"], count)
-    checks.add("each decision was allowed by the policy", found["allowed"], count)
-    checks.add("each gate said truly whether a blocking criterion had failed", found["blocked"], count)
-    checks.add(
-        "nothing ran, was released or ended without its decision", found["order"], f"{len(history.events)} events"
-    )
+    seen = dict.fromkeys(CHECKS, f"{said} decisions")
+    seen["signed"] = signed.seen()
+    seen["order"] = f"{len(history.events)} events"
+    for name, check_name in CHECKS.items():
+        checks.add(check_name, found[name], seen[name])
     _persons(checks, history)
     return checks.part()
 
 
 def _policy(history: History) -> tuple[Policy | None, list[str]]:
-    policy = history.policy()
     frozen = [created.policy for _, created in history.of(RunCreated)]
-    path = history.run_dir / "policy.json"
-    if policy is None or not frozen:
+    try:
+        data = (history.run_dir / "policy.json").read_bytes()
+        policy = read_frozen(data)
+    except (OSError, ValueError):
         return None, ["policy.json cannot be read, so that no right to decide can be verified"]
-    if sha256_file(path) != frozen[0]:
+    if not frozen:
+        return None, ["no event says which policy the run began with, so that no right to decide can be verified"]
+    if sha256_bytes(data) != frozen[0]:
         return None, ["policy.json was changed, so that no right to decide can be verified"]
     return policy, []
 
 
-def _described(policy: Policy | None) -> str:
+def _described(history: History, policy: Policy | None) -> str:
     if policy is None:
         return ""
     names = ", ".join(a.id for a in policy.approvers)
-    return f"approvers: {names}" + ("; solo: every decision is self-approved" if policy.solo else "")
+    pinned = any(created.policy_pinned for _, created in history.of(RunCreated))
+    where = "; it was compared with a pin outside the project" if pinned else "; it was not pinned outside the project"
+    return f"approvers: {names}" + ("; solo: every decision is self-approved" if policy.solo else "") + where
 
 
 def _decision(
     found: dict[str, list[str]],
+    history: History,
     state: RunState,
     event: Event,
-    payload: DecisionRecorded,
+    payload: DecisionRecorded | ApprovalRecorded | GateAmended,
     policy: Policy | None,
-    seen: set[tuple[str, int]],
 ) -> None:
     decision = payload.decision
     where = f"event {event.sequence}: {decision.choice} on {decision.gate} round {decision.round}"
@@ -89,9 +115,8 @@ def _decision(
         found["shown"].append(f"{where}: it names another digest than the gate's")
     if decision.run != event.run:
         found["shown"].append(f"{where}: it was made on run {decision.run}")
-    if (decision.gate, decision.round) in seen:
+    if gate is not None and gate.closed:
         found["once"].append(f"{where}: it was decided before")
-    seen.add((decision.gate, decision.round))
     if event.actor != decision.actor:
         found["allowed"].append(f"{where}: recorded by {event.actor}, decided by {decision.actor}")
     if policy is None:
@@ -99,15 +124,101 @@ def _decision(
         return
     if decision.self_approved != policy.solo:
         found["allowed"].append(f"{where}: it does not say truly whether it is self-approved")
-    finished = state.finished(decision.gate)
-    failed = finished is not None and blocked(finished.verdicts or ())
+    if gate is not None and gate.name in state.order:
+        _by_policy(found, state, gate, event, payload, policy, where)
+        if isinstance(payload, GateAmended):
+            found["quorum"] += [f"{where}: {fault}" for fault in _amendment(history, state, gate, payload)]
+
+
+def _by_policy(
+    found: dict[str, list[str]],
+    state: RunState,
+    gate: Gate,
+    event: Event,
+    payload: DecisionRecorded | ApprovalRecorded | GateAmended,
+    policy: Policy,
+    where: str,
+) -> None:
+    """Ask the rules again, as the gate stood then, whether a blocking criterion had failed taken from the verdicts."""
+    decision = payload.decision
+    finished = state.finished(gate.name)
+    truly = replace(gate, blocked=finished is not None and blocked(finished.verdicts or ()))
+    at = standing(policy, state, truly, event.at, decision.rework_stage)
+    if any(ruling.rule == "once" for ruling in rulings(policy, decision, at)):
+        found["once"].append(f"{where}: {decision.actor} had approved this before")
     try:
-        check(policy, decision, failed)
+        check(policy, decision, at)
     except PolicyRefused as error:
         found["allowed"].append(f"{where}: {error.message}")
+    result = effect(policy, decision, at)
+    kinds = {"decides": DecisionRecorded.kind, "counts": ApprovalRecorded.kind, "amends": GateAmended.kind}
+    if payload.kind != kinds[result.kind]:
+        given = f"{len(result.approved_by)} of {result.quorum} had approved"
+        found["quorum"].append(f"{where}: recorded as {payload.kind}, and by the policy {given}")
+    elif decision.choice == "approve" and decision.schema_version >= 2 and payload.approved_by != [*result.approved_by]:
+        found["quorum"].append(f"{where}: it does not say truly who approved")
 
 
-def _transition(found: dict[str, list[str]], history: History, state: RunState, event: Event, payload: Payload) -> None:
+def _amendment(history: History, state: RunState, gate: Gate, payload: GateAmended) -> list[str]:
+    """What the gate showed after an edit: its document, and the proposal with exactly these edits."""
+    decision, run_dir = payload.decision, history.run_dir
+    before = gate.edited_proposal or state.proposals.get((gate.name, gate.round))
+    if decision.edited_proposal is None or before is None:
+        return ["it edited nothing"]
+    faults = [
+        f"{name} was changed" for name in changed_files(run_dir, gate.name, gate.round, payload.digest, amended=True)
+    ]
+    try:
+        document = read_gate(run_dir, gate.name, gate.round, payload.digest)
+        kept = load_proposal(run_dir, decision.edited_proposal)
+        right = follows(load_proposal(run_dir, before), decision.edits, decision.actor, kept)
+    except (GatewrightError, ValueError, KeyError) as error:
+        return [*faults, error.message if isinstance(error, GatewrightError) else "its proposal cannot be read"]
+    editors = list(dict.fromkeys([*gate.editors, decision.actor]))
+    shown = (document.proposal, document.amends, document.edited_by)
+    if shown != (decision.edited_proposal, gate.digest, editors):
+        faults.append("the gate showed something else after it")
+    if not right:
+        faults.append("the edited proposal is not the proposal with these edits")
+    return faults
+
+
+class Signatures:
+    """Verifies the signatures of decisions with the keys in the frozen policy, and counts what it saw."""
+
+    def __init__(self, policy: Policy | None) -> None:
+        self.policy, self.count, self.unsigned = policy, 0, 0
+
+    def faults(self, event: Event, decision: Decision) -> list[str]:
+        """What is wrong with the signature of one decision, over its fields as they were stored."""
+        where = f"event {event.sequence}: {decision.choice} on {decision.gate} round {decision.round}"
+        if not decision.signature:
+            self.unsigned += 1
+            return [f"{where}: it says it is signed, and is not"] if decision.authentication == "ssh_signature" else []
+        self.count += 1
+        if decision.authentication != "ssh_signature":
+            return [f"{where}: it is signed, and says {decision.authentication}"]
+        person = self.policy.approver(decision.actor) if self.policy else None
+        try:
+            data = signed_bytes(event.payload["decision"])
+            signing.verify(person.keys if person else [], decision.actor, signing.NAMESPACE, data, decision.signature)
+        except GatewrightError as error:
+            return [f"{where}: {error.message}"]
+        return []
+
+    def seen(self) -> str:
+        """How many were signed."""
+        return f"{self.count} signed, {self.unsigned} not signed"
+
+
+def _transition(
+    found: dict[str, list[str]],
+    history: History,
+    state: RunState,
+    event: Event,
+    payload: Payload,
+    policy: Policy | None,
+) -> None:
     where = f"event {event.sequence}: {payload.kind}"
     match payload:
         case ProposalMade():
@@ -121,6 +232,16 @@ def _transition(found: dict[str, list[str]], history: History, state: RunState, 
             finished = state.finished(payload.gate)
             if payload.blocked != (finished is not None and blocked(finished.verdicts or ())):
                 found["blocked"].append(f"{where}: {payload.gate} round {payload.round} says blocked={payload.blocked}")
+        case GateExpired():
+            gate = state.gates.get((payload.gate, payload.round))
+            ends = expires_at(policy, gate) if policy and gate else None
+            if gate is None or gate.closed or gate.digest != payload.digest:
+                found["once"].append(f"{where}: gate {payload.gate} round {payload.round} was not open like this")
+            elif ends is None or ends != payload.expired_at or event.at < ends:
+                found["allowed"].append(f"{where}: the policy did not let it expire then")
+        case RunClosed():
+            if policy and policy.approver(event.actor) is None:
+                found["allowed"].append(f"{where}: {event.actor!r} is not an approver")
         case AttemptReserved():
             found["order"] += [f"{where}: {fault}" for fault in _attempt(history, state, payload)]
         case AttemptPublished():
@@ -152,10 +273,12 @@ def _attempt(history: History, state: RunState, reserved: AttemptReserved) -> li
 
 
 def _persons(checks: Checks, history: History) -> None:
-    decisions = [payload.decision for _, payload in history.of(DecisionRecorded)]
+    kinds = (DecisionRecorded, ApprovalRecorded, GateAmended)
+    decisions = [payload.decision for payload in history.payloads if isinstance(payload, kinds)]
     ways = Counter(d.authentication for d in decisions)
     said = ", ".join(f"{count} {way}" for way, count in sorted(ways.items())) or "none"
     claims = ways["unauthenticated"]
     limit = f"; {claims} of {len(decisions)} are claims: who typed the name cannot be verified" if claims else ""
-    terminal = "; terminal confirmations rest on this machine's user accounts" if ways["terminal"] else ""
-    checks.add("who decided, as far as it can be known", [], said + limit + terminal)
+    terminal = "; terminal confirmations rest on the user accounts of the machine" if ways["terminal"] else ""
+    token = "; tokens were checked when they were given, and cannot be verified again" if ways["token"] else ""
+    checks.add("who decided, as far as it can be known", [], said + limit + terminal + token)

@@ -29,6 +29,7 @@ from specs.events import (
 )
 
 Clock = Callable[[], datetime]
+Judge = Callable[[folding.RunState, datetime], tuple[Payload, str]]
 OWN_ACTOR = "gatewright"
 
 
@@ -217,7 +218,7 @@ class Ledger:
                     f"{where} was decided already: {first.choice} by {first.actor} at {first.at}",
                     "one decision per gate and round; `gatewright status` shows what comes next",
                 )
-            if row["terminal"]:
+            if row["terminal"] or row["state"] == "rejected":  # rejected or expired, its terminal record still to come
                 raise DecisionRefused(f"run {run} has ended ({row['state']}); it takes no decision", "start a new run")
             gate = connection.execute(select(gates).filter_by(**key)).first()
             if not gate:
@@ -227,16 +228,46 @@ class Ledger:
                     f"{where} shows {gate.digest[:12]}, this decision was made on {decision.digest[:12]}",
                     "look at the gate again with `gatewright review`, then decide",
                 )
+            return self._decide(connection, DecisionRecorded(decision=decision), actor, self.now_in(connection))
+
+    def settle(self, run: str, judge: Judge) -> Event:
+        """Record what `judge` makes of the run as it stands and of the clock; nobody writes in between.
+
+        It returns the payload and who says it: a decision that closes the gate, an approval of several, an edit, or
+        that the gate expired. What it raises leaves everything as it was.
+        """
+        with writing(self.engine) as connection:
+            self._row(connection, run, lock=True)
             now = self.now_in(connection)
-            event = self._append(connection, run, DecisionRecorded(decision=decision), actor, now)
-            values = {"digest": decision.digest, "choice": decision.choice, "actor": actor, "at": timestamp(now)}
-            connection.execute(insert(decisions).values({**key, **values, "sequence": event.sequence}))
-            if decision.choice == "rework":
-                rows = connection.execute(select(events).where(events.c.run == run).order_by(events.c.sequence))
-                obsolete = folding.superseded_by(folding.fold([opened(_stored(r)) for r in rows]), decision)
-                if obsolete:
-                    self._append(connection, run, obsolete, OWN_ACTOR, now)
-            return event
+            payload, actor = judge(self._fold(connection, run), now)
+            if isinstance(payload, DecisionRecorded):
+                return self._decide(connection, payload, actor, now)
+            return self._append(connection, run, payload, actor, now)
+
+    def _decide(self, connection: Connection, payload: DecisionRecorded, actor: str, now: datetime) -> Event:
+        """The event, its row, which the database takes once, and for a rework what it makes obsolete."""
+        decision = payload.decision
+        event = self._append(connection, decision.run, payload, actor, now)
+        values = {
+            "run": decision.run,
+            "gate": decision.gate,
+            "round": decision.round,
+            "digest": decision.digest,
+            "choice": decision.choice,
+            "actor": actor,
+            "at": timestamp(now),
+            "sequence": event.sequence,
+        }
+        connection.execute(insert(decisions).values(values))
+        if decision.choice == "rework":
+            obsolete = folding.superseded_by(self._fold(connection, decision.run), decision)
+            if obsolete:
+                self._append(connection, decision.run, obsolete, OWN_ACTOR, now)
+        return event
+
+    def _fold(self, connection: Connection, run: str) -> folding.RunState:
+        rows = connection.execute(select(events).where(events.c.run == run).order_by(events.c.sequence))
+        return folding.fold([opened(_stored(row)) for row in rows])
 
     def _append(self, connection: Connection, run: str, payload: Payload, actor: str, now: datetime) -> Event:
         row = self._row(connection, run, lock=True)

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 
 from flows.audit import AuditReport, verify
 from flows.gatefiles import attempt_folder, load_proposal
+from flows.standing import waiting
 from flows.state import Done, Rejected, RunStage, Wait, fold
 from specs.canonical import digest
 from specs.events import AttemptAbandoned, AttemptReserved, RunStopped
@@ -43,19 +44,25 @@ class Story:
 
     def person(self, step: Wait) -> None:
         choice = self.data.draw(st.sampled_from(["approve"] * 6 + ["edit", "rework", "back", "reject", "stop"]))
-        how = self.data.draw(st.sampled_from(["terminal", "unauthenticated"]))
-        if self.maker.policy.solo is False:
-            how = "terminal"
+        how = self.data.draw(
+            st.sampled_from(["terminal", "unauthenticated"] if self.maker.policy.solo else ["terminal"])
+        )
+        gate = self.maker.state.gate
+        assert gate is not None
+        others = waiting(self.maker.policy, gate).waits_for  # whoever approved or edited does not count again
+        who = self.data.draw(st.sampled_from(others or ("me",)))
+        said = {"actor": who, "authentication": how, "expected_digest": gate.digest}
+        editable = step.gate in ("data", "evaluate") and len(others) > self.maker.policy.quorum
         if choice == "stop":
             self.maker.ledger.append("r1", RunStopped(stage=step.gate, reason="asked"), "gatewright", self.maker.fence)
-        elif choice == "edit" and step.gate in ("data", "evaluate"):
-            self.maker.decide(edits={"seed": 3}, override=step.blocked, authentication=how)
-        elif choice in ("approve", "edit"):
-            self.maker.decide(override=step.blocked, authentication=how)
-        elif choice == "back":
-            self.maker.decide("rework", rework_stage="data", authentication=how)
+        elif choice == "edit" and editable:
+            self.maker.decide(edits={"seed": 3}, override=step.blocked, **said)
+        elif choice in ("approve", "edit") and others:
+            self.maker.decide(override=step.blocked, **said)
+        elif choice == "reject":
+            self.maker.decide("reject", **said)
         else:
-            self.maker.decide(choice, authentication=how)
+            self.maker.decide("rework", rework_stage="data" if choice == "back" else None, **said)
 
     def stage(self, step: RunStage) -> None:
         what = self.data.draw(st.sampled_from(["good"] * 5 + ["bad", "fails", "dies", "dies and is set aside"]))
@@ -95,8 +102,9 @@ def test_two_hundred_honest_histories_raise_no_alarm(
 
 def raises_no_alarm(factory: pytest.TempPathFactory, data: st.DataObject, solo: bool, length: int) -> None:
     """A history of this length, told at random, verifies in every step."""
-    policy = Policy(solo=solo, approvers=[Approver(id="me", may_override=True), Approver(id="you")])
-    maker = RunMaker(factory.mktemp("honest"), policy=policy).start()
+    people = [Approver(id=name, may_override=True) for name in ("me", "you", "they")]
+    quorum = 1 if solo else data.draw(st.integers(1, 2))
+    maker = RunMaker(factory.mktemp("honest"), policy=Policy(solo=solo, quorum=quorum, approvers=people)).start()
     Story(maker, data).tell(length)
     row, state = maker.ledger.run("r1"), fold(maker.ledger.events("r1"))
     assert (row.state, row.stage) == (state.state, state.stage)

@@ -165,6 +165,13 @@ class RunMaker:
                 self.work()
         return self
 
+    @property
+    def shown(self) -> str:
+        """The digest of what the open gate shows now, a person's edits included."""
+        gate = self.state.gate
+        assert gate is not None
+        return gate.digest
+
     def decide(self, choice: str = "approve", actor: str = "me", **more: Any) -> Event:
         """Decide on the open gate."""
         more = {"comment": "seen", "authentication": "terminal", "guard": lambda proposal: None, **more}

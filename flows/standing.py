@@ -1,0 +1,97 @@
+"""How an open gate stands under its policy: who approved what is shown, who may still, until when. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from flows.folding import Gate, RunState, Said, rework_target
+from flows.ledger.chain import timestamp
+from specs.policy import Policy
+from specs.rulings import Standing, waits_for
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What an open gate waits for."""
+
+    quorum: int
+    approved_by: tuple[str, ...]
+    waits_for: tuple[str, ...]
+    editors: tuple[str, ...]
+    expires_at: datetime | None
+
+    def document(self) -> dict[str, Any]:
+        """As plain data, for `status`, `gates` and `review`."""
+        return {
+            "quorum": self.quorum,
+            "approved_by": list(self.approved_by),
+            "waits_for": list(self.waits_for),
+            "edited_by": list(self.editors),
+            "expires_at": timestamp(self.expires_at) if self.expires_at else None,
+        }
+
+    def sentence(self) -> str:
+        """The same in words: `1 of 2 approvals (li); waits for wang`."""
+        people = ", ".join(self.waits_for) or "nobody who could still approve; rework or reject"
+        if self.quorum == 1 and not self.approved_by:
+            text = f"waits for {people}"
+        else:
+            given = f" ({', '.join(self.approved_by)})" if self.approved_by else ""
+            text = f"{len(self.approved_by)} of {self.quorum} approvals{given}; waits for {people}"
+        if self.editors:
+            text += f"; edited by {', '.join(self.editors)}"
+        return text + (f"; expires at {timestamp(self.expires_at)}" if self.expires_at else "")
+
+
+def waiting(policy: Policy, gate: Gate) -> Waiting:
+    """What a gate waits for; once closed it waits for nobody."""
+    approved = approved_by(policy, gate)
+    return Waiting(
+        quorum=policy.at(gate.name).quorum,
+        approved_by=approved,
+        waits_for=() if gate.closed else waits_for(policy, gate.name, approved, gate.editors),
+        editors=gate.editors,
+        expires_at=expires_at(policy, gate),
+    )
+
+
+def approved_by(policy: Policy, gate: Gate) -> tuple[str, ...]:
+    """Who approved exactly what the gate shows now. Its last editor is among them only where the policy says so."""
+    counted: list[Said] = []
+    if gate.amendments and (policy.solo or policy.editors_may_approve_themselves):
+        counted.append(gate.amendments[-1])
+    counted += [said for said in gate.approvals if said.digest == gate.digest]
+    return tuple(dict.fromkeys(said.decision.actor for said in counted))
+
+
+def expires_at(policy: Policy, gate: Gate) -> datetime | None:
+    """When the gate is denied if nobody decides, counted from its opening; None for never."""
+    seconds = policy.at(gate.name).expires_after_s
+    return None if seconds is None else gate.opened_at + timedelta(seconds=seconds)
+
+
+def expired(policy: Policy, gate: Gate, now: datetime) -> datetime | None:
+    """When a gate that is still open ran out; None where it has not."""
+    ends = expires_at(policy, gate)
+    return ends if ends is not None and not gate.closed and now >= ends else None
+
+
+def reworks(state: RunState, target: str) -> int:
+    """How many reworks led to a gate so far."""
+    decided = [(gate, gate.decision) for gate in state.gates.values() if gate.decision]
+    return sum(d.choice == "rework" and rework_target(state, g, d.rework_stage) == target for g, d in decided)
+
+
+def standing(policy: Policy, state: RunState, gate: Gate, now: datetime, rework_stage: str | None = None) -> Standing:
+    """What the rules need to know about a gate when somebody decides on it."""
+    ends = expired(policy, gate, now)
+    return Standing(
+        gate=gate.name,
+        blocked=gate.blocked,
+        approved_by=approved_by(policy, gate),
+        editors=gate.editors,
+        expired_at=timestamp(ends) if ends else "",
+        reworks=reworks(state, rework_target(state, gate, rework_stage)),
+    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import queue
 import sys
 import uuid
 from collections.abc import Callable
@@ -40,10 +41,24 @@ def is_lost(error: BaseException) -> bool:
 
 
 def stop_retrying() -> None:
-    """From here on, calls of this process to a server that is gone fail at once instead of waiting for it."""
+    """From here on, calls of this process to a server that is gone fail at once, and events for it are dropped.
+
+    Otherwise every event still queued would hold the end of the process for seconds.
+    """
+    import logging
+
+    from prefect.events.clients import NullEventsClient
+    from prefect.events.worker import EventsWorker
     from prefect.settings import get_current_settings
 
     get_current_settings().client.max_retries = 0
+    logging.getLogger("EventsWorker").setLevel(logging.CRITICAL)
+    for worker in list(EventsWorker._instances.values()):
+        with contextlib.suppress(queue.Empty):
+            while True:
+                worker._queue.get_nowait()
+                worker._queue.task_done()
+    EventsWorker.set_client_override(NullEventsClient)
 
 
 def connect(tick: Callable[[float], None] = lambda seconds: None) -> str:

@@ -79,6 +79,7 @@ def settings(port: int) -> dict[str, str]:
         "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
         "PREFECT_API_AUTH_STRING": password(),
         "PREFECT_LOGGING_LEVEL": "CRITICAL",
+        "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",
         "PREFECT_LOGGING_TO_API_WHEN_MISSING_FLOW": "ignore",
         "PREFECT_CLIENT_MAX_RETRIES": "2",  # 6 s a call: a server that is gone costs its pictures, not the run
         "PREFECT_RUNNER_POLL_FREQUENCY": "1",

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
-import shutil
-import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -20,6 +17,7 @@ from flows.ledger.chain import verify_chain
 from specs.errors import LeaseHeld, RunOpen, StorageError
 from specs.events import FallbackTaken, GateOpened, RunFinished
 from tests.ledger.racers import race
+from tests.support import postgresql
 from tests.support.ledgers import SHA, created
 
 pytestmark = pytest.mark.slow
@@ -27,50 +25,20 @@ NOTE = FallbackTaken(stage="data", what="x", why="test", instead="nothing")
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def server() -> Iterator[str]:
     """URL of a database server."""
     pytest.importorskip("psycopg")
-    if "GATEWRIGHT_TEST_POSTGRESQL" in os.environ:
-        yield os.environ["GATEWRIGHT_TEST_POSTGRESQL"]
-        return
-    control, initdb = shutil.which("pg_ctl"), shutil.which("initdb")
-    if not control or not initdb:
-        pytest.skip("no PostgreSQL here: set GATEWRIGHT_TEST_POSTGRESQL to the URL of an empty database")
-    folder = Path(tmp_path_factory.mktemp("postgresql", numbered=True))
-    prefix: list[str] = []
-    if os.geteuid() == 0:  # the server refuses to run as root
-        import pwd
-
-        try:
-            account = pwd.getpwnam("postgres")
-        except KeyError:
-            pytest.skip("PostgreSQL does not run as root, and there is no account postgres")
-        folder = Path(subprocess.run(["mktemp", "-d"], capture_output=True, text=True, check=True).stdout.strip())
-        os.chown(folder, account.pw_uid, account.pw_gid)
-        prefix = ["setpriv", f"--reuid={account.pw_uid}", f"--regid={account.pw_gid}", "--clear-groups"]
-    data = folder / "data"
-    quiet = {"check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "cwd": folder}
-    subprocess.run([*prefix, initdb, "-D", str(data), "-U", "tester", "-A", "trust"], **quiet)  # type: ignore[call-overload]
-    options = f"-k {folder} -c listen_addresses='' -c fsync=off"
-    subprocess.run([*prefix, control, "-D", str(data), "-o", options, "-w", "start"], **quiet)  # type: ignore[call-overload]
     try:
-        yield f"postgresql://tester@/postgres?host={folder}"
-    finally:
-        subprocess.run([*prefix, control, "-D", str(data), "-m", "immediate", "stop"], **quiet)  # type: ignore[call-overload]
-        shutil.rmtree(folder, ignore_errors=True)
+        with postgresql.server() as url:
+            yield url
+    except postgresql.NoPostgresql as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture
 def url(server: str) -> str:
     """The server with its database emptied."""
-    from sqlalchemy import create_engine
-
-    engine = create_engine(server.replace("postgresql://", "postgresql+psycopg://"))
-    with engine.begin() as connection:
-        connection.execute(text("DROP SCHEMA public CASCADE"))
-        connection.execute(text("CREATE SCHEMA public"))
-    engine.dispose()
-    return server
+    return postgresql.emptied(server)
 
 
 def test_it_appends_chains_and_refuses_to_forget(url: str, tmp_path: Path):

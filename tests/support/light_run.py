@@ -131,7 +131,8 @@ def _build(workspace: Workspace, ledger: Any, progress: Progress) -> str:
         partial = target.with_name("release.partial")
         weights = (workspace.attempt("train", 1) / "artifacts" / "result.json").read_bytes()
         write_bytes(partial / "adapter.bin", weights)
-        write_json(partial / "manifest.json", {"files": {"adapter.bin": sha256_bytes(weights)}})
+        listed = {"path": "adapter.bin", "bytes": len(weights), "sha256": sha256_bytes(weights)}
+        write_json(partial / "manifest.json", {"files": [listed]})
         publish_folder(partial, target)
     return sha256_file(target / "manifest.json")
 

@@ -1,0 +1,120 @@
+"""A Prefect server that goes away costs its pictures, never the run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+
+from flows.engine import at_work
+from flows.ledgers import ledger_of_run
+from flows.passage import drive, perform
+from flows.session import Session, open_session
+from flows.steps import NextStep
+from flows.workspace import Workspace
+from tests.support import light_run
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def light() -> None:
+    """Light stages in this process."""
+    light_run.install()
+
+
+@pytest.mark.parametrize("done", [False, True], ids=["before the step", "after the step"])
+def test_a_step_under_a_server_that_goes_away_is_done_exactly_once_and_the_loss_is_recorded(tmp_path, done):
+    from flows.pipeline import PrefectMirror
+
+    class Dying(PrefectMirror):
+        tried = 0
+
+        def _as_task(self, step: NextStep) -> None:
+            self.tried += 1
+            if done:
+                perform(engine, type(step))
+            raise httpx.ConnectError("[Errno 111] Connection refused")
+
+    workspace = light_run.begin(light_run.make_project(tmp_path / "p"))
+    session, mirror = Session(), Dying("r1")
+    open_session("r1", session)
+    with at_work(workspace.project_dir, "r1") as engine:
+        drive(engine, mirror)
+    assert (session.ending, session.error, mirror.tried) == ("waiting", None, 1)
+    kinds = [e.kind for e in ledger_of_run(workspace).events("r1")]
+    assert kinds.count("proposal.made") == kinds.count("gate.opened") == kinds.count("fallback.taken") == 1
+
+
+def test_an_error_that_is_none_of_the_connection_is_not_taken_for_a_lost_server():
+    from flows.prefect_bridge import is_lost
+
+    wrapped = RuntimeError("crashed")
+    wrapped.__cause__ = httpx.ReadTimeout("slow")
+    assert is_lost(wrapped)
+    assert not is_lost(ValueError("a bug of ours"))
+    request = httpx.Request("GET", "http://127.0.0.1")
+    for status, lost in ((503, True), (404, False)):
+        error = httpx.HTTPStatusError("x", request=request, response=httpx.Response(status, request=request))
+        assert is_lost(error) is lost
+
+
+PASSAGE = """
+import json, os, sys
+from pathlib import Path
+import psutil
+from tests.support import light_run
+light_run.install()
+from flows import server
+from flows.session import Session
+from flows.starting import pass_through
+workspace = light_run.begin(Path(sys.argv[1]))
+def kill_server(context):
+    family = psutil.Process(server.running().pid)
+    for member in [*family.children(recursive=True), family]:
+        member.kill()
+if sys.argv[2] == "kill":
+    light_run.HOW["while_running"] = kill_server
+session = Session()
+pass_through(workspace, session)
+print(json.dumps([session.ending, session.error and session.error.message]))
+"""
+
+
+@pytest.mark.slow
+def test_a_server_killed_in_the_middle_of_a_stage_does_not_hold_the_run_up(tmp_path):
+    project = light_run.make_project(tmp_path / "p")
+    home = tmp_path / "home"
+
+    def passage(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", PASSAGE, str(project), *words],
+            cwd=ROOT,
+            env={**os.environ, "GATEWRIGHT_HOME": str(home)},
+            capture_output=True,
+            text=True,
+            timeout=240,
+        )
+
+    try:
+        first = passage("go")
+        assert json.loads(first.stdout) == ["waiting", None], first.stderr
+        light_run.decide(Workspace(project, "r1"))
+        second = passage("kill")
+        assert json.loads(second.stdout) == ["waiting", None], second.stderr
+        assert "Traceback" not in second.stderr
+        light_run.decide(Workspace(project, "r1"))
+        third = passage("go")  # a new server is started, and the run is mirrored again
+        assert json.loads(third.stdout) == ["waiting", None], third.stderr
+        events = ledger_of_run(Workspace(project, "r1")).events("r1")
+        assert [e.kind for e in events].count("fallback.taken") == 1
+        assert events[-1].kind == "gate.opened"
+    finally:
+        for record in home.rglob("gatewright-server.json"):
+            os.kill(json.loads(record.read_bytes())["pid"], signal.SIGTERM)

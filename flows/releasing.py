@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
+from flows.audit.release import signer_of
 from flows.ledger import Ledger
 from flows.proposing import model_of
 from flows.reviewing import approved_proposals, evidence_of
@@ -13,10 +17,15 @@ from specs.stages import Progress
 from tasks.evaluate.release import build_release
 from tasks.evaluate.release_facts import ReleaseDecision, ReleaseFacts
 
+SIGNING_KEY = "GATEWRIGHT_SIGNING_KEY"
+"""The variable that names the SSH key with which a release is signed; without it the release says it is unsigned."""
+
 
 def build(workspace: Workspace, ledger: Ledger, progress: Progress) -> str:
     """Build and publish the bundle of an approved release; returns the SHA-256 of its manifest."""
-    return build_release(workspace.release, release_facts(workspace, ledger, progress), progress)
+    key = os.environ.get(SIGNING_KEY)
+    signer = signer_of(Path(key)) if key else None
+    return build_release(workspace.release, release_facts(workspace, ledger, progress), progress, signer)
 
 
 def release_facts(workspace: Workspace, ledger: Ledger, progress: Progress) -> ReleaseFacts:
@@ -41,6 +50,7 @@ def release_facts(workspace: Workspace, ledger: Ledger, progress: Progress) -> R
         evaluate=attempts["evaluate"],
         verdicts={stage: e.verdicts for stage, e in evidence.items()},
         decisions=decisions_of(ledger, state),
+        code=state.created.code if state.created else "",
         ledger_head=ledger.head(workspace.run),
         merged=ReleaseParameters.model_validate(proposals["release"].parameters).merged_model,
         base_model_folder=model.folder,

@@ -39,7 +39,7 @@ def _root(
     """Options of every command."""
 
 
-GROUPS = ("planning", "running", "looking", "deciding", "auditing", "housekeeping")
+GROUPS = ("planning", "running", "looking", "deciding", "auditing", "releases", "housekeeping")
 """Modules that register commands, in the order of the help."""
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -16,6 +16,7 @@ from specs.errors import EXIT_DONE, EXIT_VERIFICATION, InputError
 
 if TYPE_CHECKING:
     from flows.audit.history import History
+    from flows.audit.report import Step
     from specs.base import Language
 
 Bundle = Annotated[
@@ -167,15 +168,20 @@ def public_key(text: str) -> str:
 
 
 def _say_report(report: Any) -> None:
-    marks = {"all": "ok  ", "part": "part", "none": "--  "}
     for name, part in report.parts.items():
         say(f"{name}: {'ok' if part.ok else 'FAILED'}")
-        for step in part.steps:
-            say(f"  {step.n:>2} {marks[step.verified] if step.ok else 'FAIL'} {step.check}: {step.detail}")
+        say_steps(part.steps)
     steps = [step for part in report.parts.values() for step in part.steps]
     left = sum(step.verified != "all" for step in steps)
     said = f"; {left} of {len(steps)} steps say what they could not verify" if left else ""
     say(("verified" if report.ok else "NOT verified") + said)
+
+
+def say_steps(steps: Sequence[Step]) -> None:
+    """A line per step: passed, passed in part, not verified, or failed."""
+    marks = {"all": "ok  ", "part": "part", "none": "--  "}
+    for step in steps:
+        say(f"  {step.n:>2} {marks[step.verified] if step.ok else 'FAIL'} {step.check}: {step.detail}")
 
 
 @audit.command("anchor")

@@ -68,7 +68,8 @@ _TEXT: dict[str, tuple[str, str]] = {
         "**Overridden:** a failed blocking criterion was approved by override.",
         "**越权放行：** 有未通过的阻断准则被人工放行。",
     ),
-    "unsigned": ("The attestation is not signed in this version.", "本版本的证明文件未签名。"),
+    "unsigned": ("The attestation is not signed.", "证明文件未签名。"),
+    "signed": ("The attestation is signed with the key {signer}.", "证明文件由密钥 {signer} 签名。"),
     "head": ("Ledger head: `{head}`", "账本末端哈希：`{head}`"),
     "unauthenticated": ("unauthenticated, a claim", "未认证，仅自报"),
     "terminal": ("confirmed at a terminal", "终端确认"),
@@ -80,8 +81,8 @@ _TEXT: dict[str, tuple[str, str]] = {
 }
 
 
-def model_card(facts: ReleaseFacts, evidence: Mapping[str, Evidence], kind: str) -> str:
-    """The card; `evidence` by stage, `kind` is adapter or model."""
+def model_card(facts: ReleaseFacts, evidence: Mapping[str, Evidence], kind: str, signer: str = "") -> str:
+    """The card; `evidence` by stage, `kind` is adapter or model, `signer` the key that will sign the attestation."""
     language = facts.language
     parts = [
         f"# {_t(language, 'title', project=facts.project)}",
@@ -99,7 +100,7 @@ def model_card(facts: ReleaseFacts, evidence: Mapping[str, Evidence], kind: str)
         f"## {_t(language, 'limits')}",
         _limits(language, facts.verdicts),
         f"## {_t(language, 'approvals')}",
-        _approvals(language, facts),
+        _approvals(language, facts, signer),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -160,7 +161,7 @@ def _limits(language: Language, verdicts: Mapping[str, Sequence[Verdict]]) -> st
     return "\n".join(lines)
 
 
-def _approvals(language: Language, facts: ReleaseFacts) -> str:
+def _approvals(language: Language, facts: ReleaseFacts, signer: str) -> str:
     decisions = facts.decisions
     warnings = [
         _t(language, key)
@@ -174,7 +175,8 @@ def _approvals(language: Language, facts: ReleaseFacts) -> str:
     table = "\n".join(
         [_t(language, "approval_columns"), "|---|---|---|---|---|---|", *(_decision(language, d) for d in decisions)]
     )
-    return "\n\n".join([*warnings, table, _t(language, "unsigned"), _t(language, "head", head=facts.ledger_head)])
+    signed = _t(language, "signed", signer=signer) if signer else _t(language, "unsigned")
+    return "\n\n".join([*warnings, table, signed, _t(language, "head", head=facts.ledger_head)])
 
 
 def _decision(language: Language, decision: ReleaseDecision) -> str:

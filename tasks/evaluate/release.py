@@ -4,6 +4,7 @@ adapter/ or model/   the trained weights, byte for byte those that were evaluate
 merged/              on request: the base model with the adapter merged into its weights
 evidence/            evidence.json of data, train and evaluate, and evaluated.json
 model_card.md        attestation.json        manifest.json (every other file with its SHA-256)
+attestation.dsse.json    with a key: the attestation in a signed envelope
 """
 
 from __future__ import annotations
@@ -19,18 +20,20 @@ from specs.errors import InputError, Refused, VerificationFailed
 from specs.files import publish_folder, storage_errors, write_bytes, write_json
 from specs.results import Artifact, Evidence
 from specs.stages import Progress, Quiet
-from tasks.evaluate.attestation import statement
+from tasks.evaluate.attestation import Signer, envelope, statement
 from tasks.evaluate.merge_worker import MergeJob
 from tasks.evaluate.model_card import model_card
-from tasks.evaluate.release_check import ATTESTATION, MANIFEST, files_of, verify_release
+from tasks.evaluate.release_check import ATTESTATION, ENVELOPE, MANIFEST, files_of, verify_release
 from tasks.evaluate.release_facts import ReleaseFacts
 from tasks.workers import run_worker
 
 __all__ = ["build_release", "verify_release"]
 
 
-def build_release(target: Path, facts: ReleaseFacts, progress: Progress | None = None) -> Sha256:
-    """Build the bundle and publish it as `target`; returns the SHA-256 of its manifest.json.
+def build_release(
+    target: Path, facts: ReleaseFacts, progress: Progress | None = None, signer: Signer | None = None
+) -> Sha256:
+    """Build the bundle and publish it as `target`; returns the SHA-256 of its manifest.json. `signer` attests it.
 
     A bundle of the same attempts that is already there and intact is kept, so that a crash after the rename changes
     nothing. Raises `VerificationFailed` when weights or evidence are not what was recorded, `Refused` for an
@@ -51,10 +54,13 @@ def build_release(target: Path, facts: ReleaseFacts, progress: Progress | None =
     _copy_evidence(facts, partial)
     if facts.merged and kind == "adapter":
         _merge(facts, partial, progress or Quiet())
-    write_bytes(partial / "model_card.md", model_card(facts, evidence, kind).encode())
+    by = signer.fingerprint if signer else ""
+    write_bytes(partial / "model_card.md", model_card(facts, evidence, kind, by).encode())
     settings = json.loads((facts.train / "artifacts" / "settings.json").read_bytes())
-    attested = statement(facts, files_of(partial), _materials(facts, partial), settings)
-    write_json(partial / ATTESTATION, attested)
+    attested = statement(facts, files_of(partial), _materials(facts, partial), settings, by)
+    stated = write_json(partial / ATTESTATION, attested)
+    if signer is not None:
+        write_json(partial / ENVELOPE, envelope(stated, signer))
     manifest = write_json(partial / MANIFEST, _manifest(facts, partial))
     faults = verify_release(partial)
     if faults:

@@ -42,6 +42,7 @@ class ReleaseFacts(Strict):
     evaluate: Path = Field(description="folder of the evaluate attempt")
     verdicts: dict[str, list[Verdict]] = Field(description="stage to the verdicts on its last attempt")
     decisions: list[ReleaseDecision] = Field(description="in the order of the ledger")
+    code: str = Field("", description="version and digest of the code that the run began with")
     ledger_head: Sha256 = Field(description="hash of the last event before the release")
     merged: bool = Field(False, description="add the base model with the adapter merged into its weights")
     base_model_folder: Path | None = Field(None, description="local folder; needed for a merged model")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from flows.audit.release import armoured, sign_release, signer_of, verify_release_folder
+from flows.audit.report import Part
 from specs.canonical import canonical_bytes, digest_folder, sha256_file
 from specs.criteria import Criterion, Metric, Verdict, judge
 from specs.errors import InputError, Refused, VerificationFailed
@@ -221,6 +225,21 @@ TAMPERING: dict[str, tuple[Callable[[Path], None], str]] = {
     "manifest cut": (lambda f: (f / "manifest.json").write_bytes(b"{"), "manifest.json is missing or cannot be read"),
     "manifest empty": (lambda f: (f / "manifest.json").write_bytes(b"[]"), "manifest.json is missing or cannot"),
     "weights with a manifest to fit": (rebuilt_manifest, "is not what train recorded"),
+    "manifest of noise": (
+        lambda f: (f / "manifest.json").write_bytes(b'{"files": [3], "evidence": 4}'),
+        "lists something that is no file",
+    ),
+    "attestation of noise": (lambda f: (f / "attestation.json").write_bytes(b'{"subject": 3}'), "is not an in-toto"),
+    "evidence of noise": (
+        lambda f: (f / "evidence" / "train.json").write_bytes(b'{"artifacts": 3}'),
+        "lists no artifacts that can be read",
+    ),
+    "approval taken out": (
+        lambda f: (f / "attestation.json").write_bytes(
+            (f / "attestation.json").read_bytes().replace(b'"choice":"approve"', b'"choice":"rework"')
+        ),
+        "is no approval",
+    ),
     "weights removed": (lambda f: shutil.rmtree(f / "adapter"), "there is neither adapter/ nor model/"),
 }
 
@@ -289,3 +308,104 @@ def test_the_merged_model_speaks_as_base_and_adapter_do(lab, tmp_path):
         difference = (merged(input_ids=ids).logits - adapted(input_ids=ids).logits).abs().max().item()
     assert difference < 1e-3
     assert (tmp_path / "release" / "merged" / "tokenizer.json").is_file()
+
+
+# ---- signatures
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Two people's SSH keys."""
+    folder = tmp_path_factory.mktemp("keys")
+    for name in ("li", "wang"):
+        command = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(folder / name)]
+        subprocess.run(command, check=True, stdin=subprocess.DEVNULL)
+    return {name: folder / name for name in ("li", "wang")}
+
+
+def public(key: Path) -> str:
+    return " ".join(key.with_suffix(".pub").read_text().split()[:2])
+
+
+def last(part: Part) -> tuple[bool, str, str]:
+    return part.steps[-1].ok, part.steps[-1].verified, part.steps[-1].detail
+
+
+def test_a_signed_release_names_its_signer_and_nobody_else(facts, tmp_path, keys):
+    folder = tmp_path / "release"
+    build_release(folder, facts, signer=signer_of(keys["li"]))
+    assert verify_release(folder) == []
+    ok, verified, detail = last(verify_release_folder(folder, [public(keys["li"])]))
+    assert (ok, verified) == (True, "all")
+    assert "signed by the signer that was named" in detail
+    assert last(verify_release_folder(folder, [public(keys["wang"])]))[0] is False
+    ok, verified, detail = last(verify_release_folder(folder))
+    assert (ok, verified) == (True, "none")
+    assert "which nothing here vouches for" in detail
+    statement = json.loads((folder / "attestation.json").read_bytes())
+    assert statement["predicate"]["signature"].startswith("attestation.dsse.json, by the key SHA256:")
+    assert "is signed with the key SHA256:" in (folder / "model_card.md").read_text()
+
+
+def test_ssh_keygen_alone_verifies_the_envelope(facts, tmp_path, keys):
+    folder = tmp_path / "release"
+    build_release(folder, facts, signer=signer_of(keys["li"]))
+    envelope = json.loads((folder / "attestation.dsse.json").read_bytes())
+    payload = base64.b64decode(envelope["payload"])
+    kind = envelope["payloadType"].encode()
+    encoded = b"DSSEv1 " + b" ".join([str(len(kind)).encode(), kind, str(len(payload)).encode(), payload])
+    (tmp_path / "signature").write_text(armoured(envelope["signatures"][0]["sig"]))
+    (tmp_path / "allowed").write_text(f"li {public(keys['li'])}\n")
+    words = ["-I", "li", "-n", "gatewright-release", "-s", str(tmp_path / "signature")]
+    command = ["ssh-keygen", "-Y", "verify", "-f", str(tmp_path / "allowed"), *words]
+    assert subprocess.run(command, input=encoded, capture_output=True).returncode == 0
+    assert subprocess.run(command, input=encoded + b" ", capture_output=True).returncode != 0
+
+
+def test_a_release_is_signed_after_it_was_published_without_changing_it(facts, tmp_path, keys):
+    folder = tmp_path / "release"
+    build_release(folder, facts)
+    before = digest_folder(folder)
+    assert sign_release(folder, keys["li"]) == tmp_path / "release.dsse.json"
+    assert digest_folder(folder) == before
+    assert last(verify_release_folder(folder, [public(keys["li"])]))[:2] == (True, "all")
+    with pytest.raises(InputError, match="exists"):
+        sign_release(folder, keys["wang"])
+    (tmp_path / "release.dsse.json").unlink()
+    append("model_card.md")(folder)
+    with pytest.raises(VerificationFailed, match="not intact"):
+        sign_release(folder, keys["li"])
+
+
+def other_signature(document: dict[str, Any]) -> None:
+    """A signature over nothing, by the right person."""
+    document["signatures"][0]["sig"] = document["other"]
+
+
+ENVELOPES: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
+    "another statement": (lambda d: d.update(payload=base64.b64encode(b"{}").decode()), "holds another statement"),
+    "no signature": (lambda d: d.update(signatures=[]), "it holds no signature"),
+    "another type": (lambda d: d.update(payloadType="text/plain"), "its payload is 'text/plain'"),
+    "noise": (lambda d: d.update(payload="?"), "attestation.dsse.json"),
+    "no list": (lambda d: d.update(signatures=3), "it is no DSSE envelope"),
+    "a signature that is none": (lambda d: d["signatures"][0].update(sig="AAAA"), "this is no SSH signature"),
+    "a signature on something else": (other_signature, "does not hold"),
+}
+
+
+@pytest.mark.parametrize("name", ENVELOPES)
+def test_every_change_of_an_envelope_is_found(facts, tmp_path, keys, name):
+    folder, signer = tmp_path / "release", signer_of(keys["li"])
+    build_release(folder, facts, signer=signer)
+    change, expected = ENVELOPES[name]
+    path = folder / "attestation.dsse.json"
+    document = json.loads(path.read_bytes()) | {"other": signer.sign(b"")}
+    change(document)
+    path.write_bytes(canonical_bytes(document))
+    manifest = json.loads((folder / "manifest.json").read_bytes())
+    listed = next(f for f in manifest["files"] if f["path"] == path.name)
+    listed.update(sha256=sha256_file(path), bytes=path.stat().st_size)  # whoever changes one can change the other
+    (folder / "manifest.json").write_bytes(canonical_bytes(manifest))
+    found = verify_release_folder(folder, [public(keys["li"])])
+    assert not found.ok
+    assert any(expected in step.detail for step in found.steps if not step.ok), found

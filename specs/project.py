@@ -13,7 +13,7 @@ from specs.parameters import PARAMETERS, Method, TrainingConfiguration
 from specs.policy import Policy
 from specs.words import nearest
 
-Encoding = Literal["auto", "utf-8", "utf-16", "gb18030", "big5", "latin-1", "cp1252"]
+Encoding = Literal["auto", "utf-8", "utf-16", "utf-16-le", "utf-16-be", "gb18030", "big5", "latin-1", "cp1252"]
 
 
 class Source(Strict):

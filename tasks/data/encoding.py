@@ -66,20 +66,22 @@ def decode(data: bytes, name: str, declared: str = "auto", stated: str = "") -> 
             return Decoded(_strict(data, encoding, name, "its byte order mark"), encoding, "byte order mark")
     if declared != "auto":
         return Decoded(_strict(data, declared, name, "encoding: in project.yaml"), declared, "project.yaml")
+    bad_byte: int | None = None
+    doubted = False
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         bad_byte = error.start
     else:
-        if "\x00" not in text and not _doubtful(data, text):
+        doubted = "\x00" not in text and _doubtful(data, text)
+        if "\x00" not in text and not doubted:
             return Decoded(_lines(text), "utf-8", "strict UTF-8")
-        bad_byte = -1
     if stated:
         try:
             return Decoded(_lines(data.decode(stated)), stated, "stated in the file")
         except (UnicodeDecodeError, LookupError):
             pass
-    return _legacy(data, name, bad_byte)
+    return _legacy(data, name, bad_byte, doubted)
 
 
 def _doubtful(data: bytes, text: str) -> bool:
@@ -104,26 +106,28 @@ def _readings(data: bytes, encodings: Sequence[str]) -> Iterator[str]:
             continue
 
 
-def _legacy(data: bytes, name: str, bad_byte: int) -> Decoded:
-    """The one encoding that explains the bytes; the head of a long file decides, and the whole must decode."""
+def _legacy(data: bytes, name: str, bad_byte: int | None, doubted: bool) -> Decoded:
+    """The one encoding that explains the bytes; the head of a long file decides, and the whole must decode.
+
+    `bad_byte` is where the bytes are not UTF-8; `doubted` bytes are UTF-8 perhaps by chance, and are always asked.
+    """
     head = data[:_HEAD_BYTES]
     scores = sorted(((score(head), encoding) for encoding, score in _CANDIDATES.items()), reverse=True)
     (best, encoding), (second, other) = scores[0], scores[1]
-    certain = best - second >= _CERTAIN and encoding not in ("utf-8", "cp1252")
-    if certain:
+    certain = best - second >= _CERTAIN and not doubted
+    if certain and encoding not in _ONLY_ASKED:
         found_by = f"explains the bytes e^{min(best - second, 999):.0f} times better than {other}"
         return Decoded(_strict(data, encoding, name, "how well it reads"), encoding, found_by)
     if b"\x00" in data:
         raise SourceError(f"{name} holds zero bytes and is no text", "export it as CSV or text in UTF-8")
-    if encoding == "utf-8" and bad_byte >= 0 and best - second >= _CERTAIN:
+    if certain and encoding == "utf-8":
         raise SourceError(
             f"{name} reads as UTF-8 but for byte {bad_byte}: it is damaged or cut",
             "write it again from its program, or mend that byte",
         )
-    likely = [
-        e for score, e in scores if score > -math.inf and best - score < _CERTAIN and (e != "utf-8" or bad_byte < 0)
-    ]
-    what = f"{name}: byte {bad_byte} is not UTF-8" if bad_byte >= 0 else f"{name} is UTF-8 perhaps by chance"
+    near = [e for score, e in scores if best - score < _CERTAIN and (e != "utf-8" or doubted)]
+    likely = [*(e for e in ("utf-8",) if doubted and e not in near), *near]
+    what = f"{name} is UTF-8 perhaps by chance" if doubted else f"{name}: byte {bad_byte} is not UTF-8"
     if len(likely) < 2:
         raise SourceError(
             f"{what}, and no Chinese encoding reads well",
@@ -212,6 +216,7 @@ _CANDIDATES: dict[str, Callable[[bytes], float]] = {
     "cp1252": _explains("cp1252", _western),
     "utf-8": _damaged_utf8,
 }
+_ONLY_ASKED = ("utf-8", "cp1252")
 """cp1252 and damaged UTF-8 are never chosen: where they explain the bytes best, the person is asked."""
 
 

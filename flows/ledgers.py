@@ -4,19 +4,32 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from flows.ledger import Ledger
 from flows.workspace import Workspace, ledger_url, live_spec
 from specs.errors import GatewrightError, RunOpen
-from specs.project import Project
 from specs.secrets import without_password
+
+if TYPE_CHECKING:
+    from flows.ledger import Ledger
+    from specs.project import Project
 
 OPEN_STATES = ("running", "waiting", "decided", "failed", "stopped")
 
 
 def ledger_of_run(workspace: Workspace) -> Ledger:
     """The ledger of a run: where the spec it began with says, whatever project.yaml says by now."""
-    return Ledger.open(ledger_url(workspace.project_dir, live_spec(workspace)))
+    from flows.ledger import Ledger
+
+    return Ledger.open(ledger_of_frozen(workspace))
+
+
+def ledger_of_frozen(workspace: Workspace) -> str | Path:
+    """Where the ledger of a run is. Most specs name none, and then the spec need not be read whole to know."""
+    known, kept = _kept_ledger(workspace.folder / "spec.json")
+    if known and kept is None:
+        return ledger_url(workspace.project_dir)
+    return ledger_url(workspace.project_dir, live_spec(workspace))
 
 
 def absent(url: str | Path) -> bool:
@@ -47,6 +60,8 @@ def _refuse_open(project_dir: Path, run: str, kept: str | None) -> None:
     place = ledger_url(project_dir, live_spec(Workspace(project_dir, run)))
     if absent(place):
         return
+    from flows.ledger import Ledger
+
     try:
         ledger = Ledger.open(place)
     except GatewrightError as error:

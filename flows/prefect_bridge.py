@@ -53,7 +53,8 @@ def stop_retrying() -> None:
 
     get_current_settings().client.max_retries = 0
     logging.getLogger("EventsWorker").setLevel(logging.CRITICAL)
-    for worker in list(EventsWorker._instances.values()):
+    workers: Any = EventsWorker
+    for worker in list(workers._instances.values()):
         with contextlib.suppress(queue.Empty):
             while True:
                 worker._queue.get_nowait()

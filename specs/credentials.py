@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from specs.project import Project
+from typing import TYPE_CHECKING
+
 from specs.secrets import without_password
+
+if TYPE_CHECKING:
+    from specs.project import Project
 
 
 def without_secrets(spec: Project) -> Project:

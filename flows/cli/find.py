@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
-from flows.ledgers import OPEN_STATES, absent, ledger_of_run, refuse_changed_ledger
-from flows.workspace import RUN_ID, Workspace, ledger_url, live_spec
+from flows.ledgers import OPEN_STATES, absent, ledger_of_frozen, ledger_of_run, refuse_changed_ledger
+from flows.workspace import RUN_ID, Workspace, ledger_url
 from specs.errors import GatewrightError, InputError
 
 if TYPE_CHECKING:
     from flows.ledger import Ledger, RunRow
+    from flows.ledger.glance import Glance
 
-__all__ = ["Found", "find_run", "is_here", "ledger_of", "ledger_of_run", "open_ledger", "project_folder", "runs_of"]
+    Readable = Ledger | Glance
+    L = TypeVar("L", bound=Ledger | Glance)
+
+__all__ = [
+    "Found",
+    "find_run",
+    "is_here",
+    "ledger_of",
+    "ledger_of_run",
+    "look_at",
+    "look_for",
+    "open_ledger",
+    "project_folder",
+    "runs_of",
+]
 
 
 @dataclass(frozen=True)
@@ -57,11 +72,30 @@ def open_ledger(project_dir: Path) -> Ledger:
     """The ledger of a project; raises `InputError` when the project has never been run."""
     from flows.ledger import Ledger
 
+    return Ledger.open(_place(project_dir))
+
+
+def look_at(project_dir: Path) -> Readable:
+    """The ledger of a project for reading only; quicker to open than the whole where it is SQLite."""
+    return _look(_place(project_dir))
+
+
+def _look(url: str | Path) -> Readable:
+    from flows.ledger.glance import glance
+
+    if isinstance(url, Path) and (found := glance(url)) is not None:
+        return found
+    from flows.ledger import Ledger
+
+    return Ledger.open(url)
+
+
+def _place(project_dir: Path) -> str | Path:
     url = ledger_of(project_dir)
     if absent(url):
         _refuse_changed(project_dir)
         raise InputError(f"{project_dir} has no runs yet", f"start one: gatewright run {shlex.quote(str(project_dir))}")
-    return Ledger.open(url)
+    return url
 
 
 def ledger_of(project_dir: Path) -> str | Path:
@@ -90,40 +124,47 @@ def find_run(run: str | None, project: Path | None = None) -> Found:
     A run by id is looked for in the ledger it began with, whatever `project.yaml` names by now. Raises `InputError`
     when there is none or the id is unknown, `RunOpen` when the open run is in another ledger than is named now.
     """
+    from flows.ledger import Ledger
+
+    return Found(*_find(run, project, Ledger.open))
+
+
+def look_for(run: str | None, project: Path | None = None) -> tuple[Workspace, Readable]:
+    """The same run for a command that only looks."""
+    return _find(run, project, _look)
+
+
+def _find(run: str | None, project: Path | None, opened: Callable[[str | Path], L]) -> tuple[Workspace, L]:
     if _is_project(run, project):
         project, run = Path(str(run)), None
     folder = project_folder(project)
     if run:
-        return _by_id(folder, run)
-    ledger = open_ledger(folder)
+        return _by_id(folder, run, opened)
+    ledger = opened(_place(folder))
     row = _preferred(ledger, folder)
     if row is None or row.state not in OPEN_STATES:
         _refuse_changed(folder)
     if row is None:
         raise InputError(f"{folder} has no runs yet", f"start one: gatewright run {shlex.quote(str(folder))}")
-    return Found(Workspace(folder, row.run), ledger)
+    return Workspace(folder, row.run), ledger
 
 
-def _by_id(folder: Path, run: str) -> Found:
+def _by_id(folder: Path, run: str, opened: Callable[[str | Path], L]) -> tuple[Workspace, L]:
     if re.fullmatch(RUN_ID, run) and (folder / "runs" / run / "spec.json").is_file():
         workspace = Workspace(folder, run)
-        place = ledger_url(folder, live_spec(workspace))
-        if not absent(place):
-            from flows.ledger import Ledger
-
-            ledger = Ledger.open(place)
-            if ledger.knows(run):
-                return Found(workspace, ledger)
-    ledger = open_ledger(folder)
+        place = ledger_of_frozen(workspace)
+        if not absent(place) and (ledger := opened(place)).knows(run):
+            return workspace, ledger
+    ledger = opened(_place(folder))
     if ledger.knows(run) and _is_of(ledger.run(run), folder, ledger):
-        return Found(Workspace(folder, run), ledger)
+        return Workspace(folder, run), ledger
     known = ", ".join(row.run for row in runs_of(ledger, folder, limit=5)) or "none"
     shown = run if len(run) <= 100 else run[:100] + "..."
     raise InputError(f"{shown!r} is not a run of {folder}", f"known runs: {known}")
 
 
 def runs_of(
-    ledger: Ledger, folder: Path, *, states: Collection[str] | None = None, limit: int | None = None
+    ledger: Readable, folder: Path, *, states: Collection[str] | None = None, limit: int | None = None
 ) -> list[RunRow]:
     """The runs of a project's folder, newest first: of a database that several projects share, only its own."""
     if is_own(ledger, folder):
@@ -136,13 +177,16 @@ def place_of(row: RunRow, folder: Path) -> Workspace:
     return Workspace(folder if (folder / "runs" / row.run).is_dir() else row.project_dir, row.run)
 
 
-def is_own(ledger: Ledger, folder: Path) -> bool:
+def is_own(ledger: Readable, folder: Path) -> bool:
     """Whether a ledger is the project's own database, which no other project shares."""
-    url = ledger.engine.url
-    return url.get_backend_name() == "sqlite" and Path(str(url.database)) == ledger_url(folder)
+    place = getattr(ledger, "place", None)
+    if place is None:
+        url = cast("Ledger", ledger).engine.url
+        place = Path(str(url.database)) if url.get_backend_name() == "sqlite" else None
+    return place == ledger_url(folder)
 
 
-def _is_of(row: RunRow, folder: Path, ledger: Ledger) -> bool:
+def _is_of(row: RunRow, folder: Path, ledger: Readable) -> bool:
     """Whether a run is of this folder: by where it began, or by its files here after the project was moved."""
     return is_own(ledger, folder) or row.project_dir == folder or (folder / "runs" / row.run).is_dir()
 
@@ -172,7 +216,7 @@ def refuse_run_as_file(file: Path, command: str, run: str | None, project: Path 
         )
 
 
-def _preferred(ledger: Ledger, folder: Path) -> RunRow | None:
+def _preferred(ledger: Readable, folder: Path) -> RunRow | None:
     """The newest open run, else the newest."""
     for states in (OPEN_STATES, None):
         found = runs_of(ledger, folder, states=states, limit=1)

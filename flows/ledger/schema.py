@@ -16,8 +16,9 @@ from sqlalchemy import (
     text,
 )
 
-HEAD = "0002"
-"""The newest migration; a test compares it with the migrations folder."""
+from flows.ledger.rows import HEAD
+
+__all__ = ["APPEND_ONLY", "HEAD", "decisions", "events", "gates", "leases", "metadata", "runs", "upkeep"]
 
 APPEND_ONLY = ("events", "gates", "decisions", "upkeep")
 

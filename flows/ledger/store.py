@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from flows import folding
 from flows.ledger.chain import Stored, genesis, opened, seal, timestamp
 from flows.ledger.engine import connect, reading, writing
 from flows.ledger.lease import SILENT_AFTER, Lease, Owner, alive, elsewhere, silent, this_process
+from flows.ledger.rows import RunRow, run_row
 from flows.ledger.schema import decisions, events, gates, leases, runs
 from specs.decisions import Decision
 from specs.errors import DecisionRefused, InputError, LeaseHeld, Refused, RunOpen
@@ -31,18 +31,6 @@ from specs.events import (
 Clock = Callable[[], datetime]
 Judge = Callable[[folding.RunState, datetime], tuple[Payload, str]]
 OWN_ACTOR = "gatewright"
-
-
-@dataclass(frozen=True)
-class RunRow:
-    """A run as lists show it. `state` and `stage` repeat what its events say."""
-
-    run: str
-    project: str
-    state: str
-    stage: str
-    created_at: datetime
-    project_dir: Path
 
 
 class Ledger:
@@ -98,7 +86,7 @@ class Ledger:
         if states is not None:
             query = query.where(runs.c.state.in_(states))
         with reading(self.engine) as connection:
-            return [_run_row(row) for row in connection.execute(query).mappings()]
+            return [run_row(dict(row)) for row in connection.execute(query).mappings()]
 
     def knows(self, run: str) -> bool:
         """Whether this ledger records a run."""
@@ -108,7 +96,7 @@ class Ledger:
     def run(self, run: str) -> RunRow:
         """One run. Raises `InputError` for a run that this ledger does not know."""
         with reading(self.engine) as connection:
-            return _run_row(self._row(connection, run))
+            return run_row(dict(self._row(connection, run)))
 
     def head(self, run: str) -> str:
         """The hash of the newest event."""
@@ -414,8 +402,3 @@ def _may_take_over(held: Row[Any], now: datetime, force_dead: bool, reason: str)
 
 def _stored(row: Row[tuple[object, ...]]) -> Stored:
     return Stored(row.run, row.sequence, row.kind, row.actor, row.at, bytes(row.body), row.hash)
-
-
-def _run_row(row: RowMapping) -> RunRow:
-    created = datetime.fromisoformat(row["created_at"])
-    return RunRow(row["run"], row["project"], row["state"], row["stage"], created, Path(row["project_dir"]))

@@ -83,6 +83,9 @@ def _probe(file: SourceFile, source: AnySource, spec: Project) -> tuple[int, lis
         tables = find_tables(read_grids(file, source.encoding), columns, file.name, source.sheet)
         return sum(len(t.rows) for t, _ in tables), tables[0][0].header, tables[0][1].encoding
     if isinstance(source, SensorLogs):
+        if source.wide:
+            grid = read_grid(file, source.encoding)
+            return grid.cells.count, [], grid.encoding
         mapped = {c: c for c in (source.timestamp, *source.channels, *filter(None, [source.event]))}
         grid = read_grid(file, source.encoding)
         table, _ = find_tables([grid], mapped, file.name, None)[0]

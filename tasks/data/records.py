@@ -70,6 +70,7 @@ class Intake:
     fates: list[Fate] = field(default_factory=list)
     decoding: list[dict[str, Any]] = field(default_factory=list)
     windows: list[dict[str, Any]] = field(default_factory=list)
+    sensor_logs: list[dict[str, Any]] = field(default_factory=list)
     paragraphs: list[Unit] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     sheets_not_read: list[str] = field(default_factory=list)

@@ -39,6 +39,14 @@ _NOTES: dict[str, dict[Language, str]] = {
         "zh": "传感器日志中的断点（窗口不跨越）：{n}",
     },
     "clock_backwards": {"en": "times at which a sensor clock runs backwards: {n}", "zh": "传感器时钟倒退次数：{n}"},
+    "ambiguous_times": {
+        "en": "local times that happen twice because the clocks go back, told apart by the order of the rows: {n}",
+        "zh": "因时钟回拨而出现两次、按行顺序区分的本地时间：{n}",
+    },
+    "windows_before_several_faults": {
+        "en": "sensor windows with several faults in their horizon, labelled by the next one: {n}",
+        "zh": "视野内有多个故障、按最近一个标注的传感器窗口：{n}",
+    },
     "merged": {"en": "rows merged as duplicates: {n}", "zh": "作为重复合并的行：{n}"},
     "quarantined": {"en": "rows in quarantine: {n}", "zh": "被隔离的行：{n}"},
     "out_of_scope": {"en": "rows and windows out of scope: {n}", "zh": "不在范围内的行和窗口：{n}"},
@@ -81,6 +89,7 @@ def summarise(intake: Intake, prepared: Prepared, template: PromptTemplate) -> d
         "buckets": {"edges": prepared.edges},
         "components": {"count": len(components), "largest": max(components.values(), default=0)},
         "review_pairs": len(prepared.review),
+        "sensor_logs": intake.sensor_logs,
         "encodings": {f["source"]: f["encoding"] for f in intake.decoding},
         "fed_examples": [_as_fed(s, template) for s in _examples(samples)],
     }

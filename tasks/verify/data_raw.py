@@ -21,7 +21,7 @@ DOCUMENT_KINDS = ("manuals", "notes")
 _ENDINGS = {
     "work_orders": (".csv", ".tsv", ".xlsx", ".xls", ".csv.gz", ".tsv.gz"),
     "fault_codes": (".csv", ".tsv", ".xlsx", ".xls", ".csv.gz", ".tsv.gz"),
-    "sensor_logs": (".csv", ".tsv", ".csv.gz", ".tsv.gz"),
+    "sensor_logs": (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz"),
     "manuals": (".pdf", ".docx", ".md", ".markdown", ".txt"),
     "notes": (".docx", ".md", ".markdown", ".txt"),
     "instructions": (".jsonl", ".json"),
@@ -30,7 +30,6 @@ _LEFT_OUT = re.compile(r"^(runs|ungated)/|(^|/)(\.|~\$)")
 """Output of Gatewright itself, hidden files, lock files of office programs."""
 _COMMON = "的一是在不了有和这主为以要用时到动轴机检查更换修处理油电压正常后发现并重新，。、"
 
-_YEAR_2200 = 7_258_118_400
 
 Rows = dict[tuple[str, str], dict[str, str]]
 """(source, location) to the mapped fields of a raw table row."""
@@ -259,10 +258,8 @@ def record_count(path: Path, encoding: str) -> int:
     return sum(1 for line in text.split("\n") if line.strip())
 
 
-def sensor_times(name: str, path: Path, source: Mapping[str, Any], encoding: str, zone: str) -> list[float | None]:
-    """Seconds since the epoch of every data row of a sensor log; None where there is no readable time."""
-    from zoneinfo import ZoneInfo
-
+def sensor_column(name: str, path: Path, source: Mapping[str, Any], encoding: str) -> list[str]:
+    """The time cell of every data row of a sensor log."""
     names = [*(source.get("channels") or []), *filter(None, [source.get("event")])]
     column = {"timestamp": _plain(source.get("timestamp") or "timestamp"), **{f" {n}": _plain(n) for n in names}}
     _, cells, _ = _sheets(name, path, encoding)[0]
@@ -271,27 +268,11 @@ def sensor_times(name: str, path: Path, source: Mapping[str, Any], encoding: str
         return []
     start, at = found
     end = max((i + 1 for i, row in enumerate(cells) if any(c.strip() for c in row)), default=0)
-    place = ZoneInfo(str(source.get("time_zone") or zone))
-    return [_seconds(row[at["timestamp"]] if at["timestamp"] < len(row) else "", place) for row in cells[start:end]]
+    return [row[at["timestamp"]] if at["timestamp"] < len(row) else "" for row in cells[start:end]]
 
 
-def _seconds(text: str, zone: dt.tzinfo) -> float | None:
-    text = text.strip()
-    digits = re.fullmatch(r"((?:19|20|21)\d\d)(\d\d)(\d\d)(?:(\d\d)(\d\d)(\d\d)?)?", text, re.ASCII)
-    try:
-        if digits:
-            year, month, day, hour, minute, second = (int(part or 0) for part in digits.groups())
-            moment = dt.datetime(year, month, day, hour, minute, second, tzinfo=zone)
-        else:
-            value = float(text)
-            while 1e11 <= value < 1e20:
-                value /= 1000
-            return value if 1e8 < value < _YEAR_2200 else None
-    except ValueError:
-        try:
-            moment = dt.datetime.fromisoformat(text.replace("/", "-").replace("Z", "+00:00"))
-        except ValueError:
-            return None
-    if not 1900 <= moment.year <= 2199:
-        return None
-    return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp()
+def wide_rows(name: str, path: Path, encoding: str) -> list[list[str]]:
+    """Every row of a log without a header."""
+    _, cells, _ = _sheets(name, path, encoding)[0]
+    end = max((i + 1 for i, row in enumerate(cells) if any(c.strip() for c in row)), default=0)
+    return cells[:end]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import statistics
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +12,7 @@ import pyarrow.parquet as pq
 
 from specs.privacy import PLACEHOLDERS
 from tasks.verify import data_raw as raw
-
-GAP_STEPS = 5.0
+from tasks.verify.data_sensors import sensor_faults
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
@@ -128,31 +125,6 @@ def _holes(files: RawFiles) -> int:
         wrong += (Counter(range(1, max(found, default=1) + 1)) - Counter(found)).total()
         wrong += len(found) - len(set(found))
     return wrong + len(numbers)
-
-
-def sensor_faults(files: RawFiles) -> int:
-    """Rows of sensor logs that are in no window or in two, and windows that span a gap."""
-    wrong = 0
-    for name, path, source in files.files("sensor_logs"):
-        zone = files.spec.get("time_zone") or "UTC"
-        times = raw.sensor_times(name, path, source, files.encoding(name), zone)
-        windows = {w["location"]: w for w in files.windows if w["source"] == name}
-        left_out = {
-            int(r["location"][4:]) for r in files.ledger if r["source"] == name and r["location"].startswith("row#")
-        }
-        inside = sum(w["rows"] for w in windows.values())
-        wrong += abs(len(times) - inside - len(left_out))
-        used = [t for number, t in enumerate(times, start=1) if number not in left_out and t is not None]
-        steps = [b - a for a, b in pairwise(used) if b > a]
-        usual = statistics.median(steps) if steps else 1.0
-        at = 0
-        for window in sorted(windows.values(), key=lambda w: int(w["location"].rpartition("#")[2])):
-            part = used[at : at + window["rows"]]
-            at += window["rows"]
-            spans = any(b - a > GAP_STEPS * usual or b <= a for a, b in pairwise(part))
-            ends = part and abs(part[0] - window["start"].timestamp()) < 0.01
-            wrong += spans or not ends
-    return wrong
 
 
 def characters_unexplained(files: RawFiles) -> int:

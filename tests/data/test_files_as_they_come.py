@@ -24,6 +24,7 @@ from tasks.data.reading import read_sources
 from tasks.data.records import Intake
 from tasks.data.sensors import parse_time
 from tasks.verify import data_raw
+from tasks.verify.data_sensors import seconds_of
 
 ORDERS = {"kind": "work_orders", "path": "a.csv", "columns": {"phenomenon": "P", "repair": "R"}}
 CODES = {"kind": "fault_codes", "columns": {"fault_type": "C", "meaning": "M", "remedy": "R"}}
@@ -177,7 +178,7 @@ TIMES = {
 
 @pytest.mark.parametrize(("text", "seconds"), TIMES.items())
 def test_times_are_read_alike_by_stage_and_verifier_or_are_no_times(text: str, seconds: float | None):
-    for found in (parse_time(text, ZoneInfo("UTC")), data_raw._seconds(text, ZoneInfo("UTC"))):
+    for found in (parse_time(text, ZoneInfo("UTC")), seconds_of(text, ZoneInfo("UTC"))):
         assert found == (None if seconds is None else pytest.approx(seconds))
 
 
@@ -187,9 +188,8 @@ def test_a_sensor_log_with_a_header_of_two_rows_is_read(tmp_path: Path):
     source = {"kind": "sensor_logs", "path": "s.csv", "timestamp": "time", "channels": ["temp", "load"]}
     intake = intake_of(tmp_path, source)
     assert {(w["channel"], w["rows"]) for w in intake.windows} == {("temp", 30), ("load", 30)}
-    times = data_raw.sensor_times("s.csv", tmp_path / "s.csv", source, "utf-8", "UTC")
-    assert len(times) == 30
-    assert None not in times
+    times = data_raw.sensor_column("s.csv", tmp_path / "s.csv", source, "utf-8")
+    assert times == [row.split(",")[0] for row in rows]
 
 
 def test_a_folder_of_the_time_zone_database_is_no_time_zone():

@@ -143,7 +143,7 @@ def test_sentences_end_in_two_languages_but_not_inside_numbers():
 
 
 def readings(times: list[float]) -> list[Reading]:
-    return [Reading(t, (1.0,), "", "") for t in times]
+    return [Reading(t, (1.0,)) for t in times]
 
 
 @settings(max_examples=60, deadline=None)

@@ -89,7 +89,7 @@ class Engine:
 
     def propose(self, step: Propose) -> None:
         """Make the proposal of a gate's round and store it before the gate opens."""
-        feedback = step.feedback.comment if step.feedback else ""
+        feedback = step.feedback.words if step.feedback else ""
         context = proposer_context(
             self.workspace, self.live_spec, self.state, step.gate, step.round, feedback, self.ledger
         )
@@ -150,8 +150,8 @@ class Engine:
             inputs=inputs,
             base_model=self.model.sha256,
             code=code_version(),
-            spec=sha256_bytes(canonical_bytes(self.spec)),
-            policy=sha256_bytes(canonical_bytes(self.spec.policy)),
+            spec=sha256_file(self.workspace.folder / "spec.json"),
+            policy=sha256_file(self.workspace.folder / "policy.json"),
         )
 
     def run_stage(self, step: RunStage) -> None:
@@ -208,7 +208,9 @@ class Engine:
             stage=stage,
             attempt=number,
             proposal=self.approved(stage, state),
-            gate_document=gatefiles.gate_bytes(self.workspace.folder, approval.name, approval.round),
+            gate_document=gatefiles.gate_bytes(
+                self.workspace.folder, approval.name, approval.round, approval.digest if approval.amendments else ""
+            ),
             inputs={name: self.attempt_folder(name, state) for name in DEFINITIONS[stage].inputs},
             model=self.model if DEFINITIONS[stage].needs_model else None,
             expected=self._expected(stage, state),
@@ -234,7 +236,7 @@ class Engine:
             self.append(events.RunFinished())
             return
         decision = step.gate.decision
-        comment = decision.comment if decision else ""
+        comment = decision.comment if decision else "nobody decided in time"
         self.append(events.RunRejected(gate=step.gate.name, round=step.gate.round, comment=comment))
 
     def release(self, step: Release) -> None:

@@ -107,6 +107,11 @@ class Feedback:
     comment: str
     requests: tuple[tuple[str, Any], ...] = ()
 
+    @property
+    def words(self) -> str:
+        """Everything that the next proposal must answer, one thing a line."""
+        return "\n".join([*([self.comment] if self.comment.strip() else []), *(f"{k}={v}" for k, v in self.requests)])
+
 
 @dataclass(frozen=True)
 class Goal:

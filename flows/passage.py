@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from flows.engine import Engine, at_work
+from flows.expiring import expire_if_due
 from flows.session import Session
 from flows.steps import Done, NextStep, OpenGate, Propose, RecordVerdicts, Rejected, Release, RunStage, Wait
 from flows.workspace import GATES, Workspace
@@ -114,6 +115,8 @@ def drive(engine: Engine, mirror: Mirror) -> tuple[str, str] | None:
         if interrupts.STOP.requested():
             session.ending, session.error = "stopped", Stopped("stopped on request", "go on: gatewright resume")
         elif isinstance(step, Wait):
+            if expire_if_due(engine.ledger, engine.workspace.run, engine.workspace.folder):
+                continue
             if session.ask is not None and session.ask():
                 continue
             session.ending = "waiting_blocked" if step.blocked else "waiting"

@@ -8,12 +8,16 @@ from typing import Any
 
 from agents.task_sheet import ExpectedRow, expected_beside_actual
 from flows import gatefiles
+from flows.decide import hint_without_gate, shown_proposal
+from flows.frozen import frozen_policy
 from flows.ledger import Ledger
+from flows.standing import Waiting, waiting
 from flows.state import Attempt, Gate, RunState, fold
 from flows.workspace import Workspace, frozen_spec
 from specs.canonical import sha256_bytes
 from specs.errors import DecisionRefused, Refused
 from specs.metrics import STAGES
+from specs.policy import Policy
 from specs.project import Project
 from specs.proposals import Proposal
 from specs.results import Evidence
@@ -31,6 +35,7 @@ class GateFacts:
     previous: Proposal | None
     finished: Evidence | None
     expected: list[ExpectedRow]
+    policy: Policy
 
     def document(self) -> dict[str, Any]:
         """As plain data, for `review --json`."""
@@ -42,12 +47,22 @@ class GateFacts:
                 "round": self.gate.round,
                 "digest": self.gate.digest,
                 "blocked": self.gate.blocked,
+                **self.waiting.document(),
+                "edits": [
+                    {"actor": said.decision.actor, "edits": said.decision.edits, "comment": said.decision.comment}
+                    for said in self.gate.amendments
+                ],
             },
             "proposal": self.proposal.model_dump(mode="json"),
             "evidence": self.finished.model_dump(mode="json") if self.finished else None,
             "expected": [row.model_dump(mode="json") for row in self.expected],
             "report": self.report,
         }
+
+    @property
+    def waiting(self) -> Waiting:
+        """Who has approved and who may still."""
+        return waiting(self.policy, self.gate)
 
     @property
     def report(self) -> str | None:
@@ -66,27 +81,37 @@ def gate_facts(workspace: Workspace, ledger: Ledger) -> GateFacts:
     """The open gate of a run; raises `DecisionRefused` when none is open."""
     state = fold(ledger.events(workspace.run))
     gate = state.gate
-    if gate is None or gate.decision is not None or state.terminal:
+    if gate is None or gate.closed or state.terminal:
         raise DecisionRefused(
             f"no gate of run {workspace.run} is open: it is {state.state} at {state.stage}",
-            f"gatewright resume {workspace.run} goes on to the next gate",
+            "start a new run" if state.terminal else hint_without_gate(workspace.run, ledger),
         )
     spec = frozen_spec(workspace)
     attempt = state.finished(gate.name)
     evidence = evidence_of(workspace, state)
     proposals = approved_proposals(workspace, state)
     sheet = proposals["data"].task_sheet if "data" in proposals else None
-    last = state.proposals.get((gate.name, gate.round - 1))
+    last = state.proposals[gate.name, gate.round] if gate.amendments else _last_round(state, gate)
     return GateFacts(
         workspace=workspace,
         state=state,
         spec=spec,
         gate=gate,
-        proposal=gatefiles.load_proposal(workspace.folder, state.proposals[gate.name, gate.round]),
+        proposal=gatefiles.load_proposal(workspace.folder, shown_proposal(state, gate)),
         previous=gatefiles.load_proposal(workspace.folder, last) if last else None,
         finished=evidence.get(attempt.stage) if attempt else None,
         expected=expected_beside_actual(sheet, evidence, proposals) if sheet else [],
+        policy=frozen_policy(state, workspace.folder),
     )
+
+
+def _last_round(state: RunState, gate: Gate) -> str | None:
+    """What the round before stood for at its end, a person's edits included."""
+    before = state.gates.get((gate.name, gate.round - 1))
+    edited = None
+    if before is not None:
+        edited = (before.decision.edited_proposal if before.decision else None) or before.edited_proposal
+    return edited or state.proposals.get((gate.name, gate.round - 1))
 
 
 def evidence_of(workspace: Workspace, state: RunState) -> dict[str, Evidence]:

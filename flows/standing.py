@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -33,16 +34,20 @@ class Waiting:
         }
 
     def sentence(self) -> str:
-        """The same in words: `1 of 2 approvals (li); waits for wang`."""
-        people = ", ".join(self.waits_for) or "nobody who could still approve; rework or reject"
-        if self.quorum == 1 and not self.approved_by:
-            text = f"waits for {people}"
-        else:
-            given = f" ({', '.join(self.approved_by)})" if self.approved_by else ""
-            text = f"{len(self.approved_by)} of {self.quorum} approvals{given}; waits for {people}"
-        if self.editors:
-            text += f"; edited by {', '.join(self.editors)}"
-        return text + (f"; expires at {timestamp(self.expires_at)}" if self.expires_at else "")
+        """The same in words."""
+        return sentence(self.document())
+
+
+def sentence(document: Mapping[str, Any]) -> str:
+    """What a gate waits for, in words: `1 of 2 approvals (li); waits for wang`."""
+    people = ", ".join(document["waits_for"]) or "nobody who could still approve; rework or reject"
+    text = f"waits for {people}"
+    if document["quorum"] > 1 or document["approved_by"]:
+        given = f" ({', '.join(document['approved_by'])})" if document["approved_by"] else ""
+        text = f"{len(document['approved_by'])} of {document['quorum']} approvals{given}; {text}"
+    if document["edited_by"]:
+        text += f"; edited by {', '.join(document['edited_by'])}"
+    return text + (f"; expires at {document['expires_at']}" if document["expires_at"] else "")
 
 
 def waiting(policy: Policy, gate: Gate) -> Waiting:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
+from flows.expiring import expire_if_due
 from flows.ledger import Ledger
 from flows.ledgers import OPEN_STATES, ledger_of_run, refuse_changed_ledger
 from flows.session import Session, open_session
@@ -84,7 +85,8 @@ def pass_through(workspace: Workspace, session: Session, tick: Callable[[float],
     if state.terminal:
         session.ending = "finished" if state.state == "finished" else "rejected"
         return
-    if state.state == "waiting" and session.ask is None and state.gate is not None:
+    ran_out = expire_if_due(ledger, workspace.run, workspace.folder)
+    if state.state == "waiting" and session.ask is None and state.gate is not None and not ran_out:
         session.ending = "waiting_blocked" if state.gate.blocked else "waiting"
         return
     from flows import prefect_bridge

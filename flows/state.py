@@ -72,7 +72,7 @@ def status_document(
             "digest": gate.digest,
             "opened_at": timestamp(gate.opened_at),
             **(more or {}),
-            "waits_for": list(waits_for) if not gate.closed else [],
+            "waits_for": [] if gate.closed else list(waits_for),
         }
         if gate
         else None,

@@ -19,7 +19,7 @@ from specs.credentials import with_credentials, without_secrets
 from specs.errors import GatewrightError, InputError
 from specs.files import write_json
 from specs.metrics import STAGES
-from specs.policy import Policy
+from specs.policy import Policy, read_frozen
 from specs.project import Project
 from tasks.data.files import matching_files, source_name
 
@@ -189,7 +189,11 @@ def live_spec(workspace: Workspace, frozen: Project | None = None) -> Project:
 
 def frozen_policy(workspace: Workspace) -> Policy:
     """The policy that the run began with."""
-    return frozen_spec(workspace).policy
+    path = workspace.folder / "policy.json"
+    try:
+        return read_frozen(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} is missing or was changed: it is no policy", "restore it from a backup") from error
 
 
 def project_inputs(project_dir: Path, spec: Project) -> dict[str, str]:

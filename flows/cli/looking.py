@@ -40,19 +40,27 @@ def status(run: RunArgument = None, project: ProjectOption = None, as_json: AsJs
     gate = document["gate"]
     say(f"run {document['run']} of {document['project']}: {document['state']}")
     if gate and document["state"] == "waiting":
-        say(f"  gate {gate['id']} round {gate['round']} waits for {', '.join(gate['waits_for']) or 'a decision'}")
+        say(f"  gate {gate['id']} round {gate['round']} {_sentence(gate)}")
     return EXIT_DONE
+
+
+def _sentence(gate: dict[str, Any]) -> str:
+    from flows.standing import sentence
+
+    return sentence(gate)
 
 
 def status_of(found: Any) -> dict[str, Any]:
     """The status document of a run."""
+    from flows.standing import waiting
     from flows.state import fold, status_document
     from flows.workspace import frozen_policy
 
     state = fold(found.ledger.events(found.run))
-    approvers = [a.id for a in frozen_policy(found.workspace).approvers]
     name = state.created.project if state.created else ""
-    return status_document(state, found.run, name, waits_for=approvers)
+    more = waiting(frozen_policy(found.workspace), state.gate) if state.gate else None
+    who = more.waits_for if more else ()
+    return status_document(state, found.run, name, waits_for=who, more=more.document() if more else None)
 
 
 def _stage_table(document: dict[str, Any]) -> Any:
@@ -91,6 +99,7 @@ def gates(folders: Folders = None, project: Projects = None, as_json: AsJson = F
         say(
             f"{gate['project']}  {gate['run']}  gate {gate['id']} round {gate['round']}  open since {gate['opened_at']}"
         )
+        say(f"  {_sentence(gate)}")
         say(f"  gatewright review {gate['run']} --project {shlex.quote(gate['folder'])}")
     if not found:
         say("no gate is open")

@@ -147,23 +147,43 @@ def named(workspace: Any) -> str:
 def decision_lines(state: Any, workspace: Any, where: str) -> list[str]:
     """The lines of `how_to_decide`; `where` is appended to each command."""
     gate, run = state.gate, workspace.run
-    lines = [f"run {run} waits at gate {gate.name}, round {gate.round}"]
+    lines = [f"run {run} waits at gate {gate.name}, round {gate.round}", *_who(gate, workspace)]
     if gate.blocked:
         for verdict in state.finished(gate.name).verdicts or ():
             if verdict.blocking and not verdict.passed:
                 value = "not measured" if verdict.value is None else f"{verdict.value:.6g}"
                 lines.append(f"  failed: {verdict.metric} = {value} (must be {verdict.op} {verdict.bound:g})")
-    command, why = ("rework", ' -m "what to change"') if gate.blocked else ("approve", "")
     lines.append(f"  1. look:    gatewright review {run}{where}")
-    lines.append(f"  2. decide:  gatewright {command} {run}{where} --as {shlex.quote(_an_approver(workspace))}{why}")
+    lines.append(f"  2. decide:  {_deciding(gate, workspace, where)}")
     lines.append(f"  3. go on:   gatewright resume {run}{where}")
     return lines
 
 
-def _an_approver(workspace: Any) -> str:
+def _who(gate: Any, workspace: Any) -> list[str]:
+    """Who has approved and who is missing, where one person alone does not decide."""
+    from flows.standing import waiting
     from flows.workspace import frozen_policy
 
-    return frozen_policy(workspace).approvers[0].id
+    policy = frozen_policy(workspace)
+    return [] if policy.solo and not policy.at(gate.name).expires_after_s else [f"  {waiting(policy, gate).sentence()}"]
+
+
+def _deciding(gate: Any, workspace: Any, where: str) -> str:
+    """The command of somebody whom the gate waits for, with what the policy asks of it."""
+    from flows.decide import DIGEST_DIGITS
+    from flows.standing import waiting
+    from flows.workspace import frozen_policy
+
+    policy = frozen_policy(workspace)
+    stands, rules = waiting(policy, gate), policy.at(gate.name)
+    who = next(iter((*stands.waits_for, *rules.reviewers)), "WHO")
+    rework = gate.blocked or not stands.waits_for
+    command, why = ("rework", ' -m "what to change"') if rework else ("approve", "")
+    if gate.amendments and not rework:
+        why += f" --digest {gate.digest[:DIGEST_DIGITS]}"
+    if rules.authentication == "ssh_signature":
+        why += " --sign default"
+    return f"gatewright {command} {workspace.run}{where} --as {shlex.quote(who)}{why}"
 
 
 def _detach(workspace: Any, as_json: bool) -> int:

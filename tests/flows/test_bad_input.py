@@ -7,6 +7,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ import pytest
 
 from flows.cli import asking, running
 from flows.cli.output import readable
+from flows.folding import Gate
 from flows.starting import start_run
 from flows.workspace import Workspace
 from specs.errors import GatewrightError, GuardRefused, InputError
@@ -218,7 +220,8 @@ def test_a_stage_by_itself_looks_for_its_run_in_the_ledger_of_the_spec(project: 
 def test_the_lines_that_say_how_to_decide_can_be_pasted(project: Path) -> None:
     folder = project.rename(project.parent / "a b; c")
     workspace = start_run(folder, "first")
-    state: Any = SimpleNamespace(gate=SimpleNamespace(name="data", round=1, blocked=False))
+    gate = Gate("data", 1, "a" * 64, datetime.now(UTC), blocked=False)
+    state: Any = SimpleNamespace(gate=gate)
     where = f" --project {shlex.quote(str(folder))}"
     said = "\n".join(running.decision_lines(state, workspace, where))
     assert shlex.split(said.splitlines()[-1].split(":", 1)[1])[-1] == str(folder)

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from tasks.memory.account import Account, AccountCoefficients, Basis, PlacePolynomial, Regime, assemble, powers
 from tasks.memory.fold import by_phase, folded
 from tasks.memory.host import host
+from tasks.memory.model import configuration
 from tasks.memory.settings import FRAMEWORK_BYTES, LIBRARY_BYTES, TraceSettings
-from tasks.memory.timeline import Place, Resident
+from tasks.memory.sharding import Rank, Whole, rank_of
+from tasks.memory.timeline import Peak, Place
 from tasks.memory.trace import Trace
 
 LINEAR: tuple[Basis, ...] = ("1", "S")
@@ -22,22 +24,50 @@ Point = tuple[int, int]
 
 
 def account(settings: TraceSettings) -> Account:
-    """One account, traced."""
+    """One account, traced; with several ranks the trace of one, divided as the scheme divides it."""
     trace = folded(settings)
     beside = host(trace, settings)
+    found, on_host = trace.peaks, 0.0
+    if settings.sharding != "none":
+        rank = rank_of(_whole(trace, settings), settings)
+        found, on_host = _divided(trace.peaks, rank), rank.host_bytes()
     return assemble(
-        {phase: _named(peak.residents) for phase, peak in by_phase(trace.peaks).items()},
+        {phase: _named(peak.residents) for phase, peak in by_phase(found).items()},
         framework_bytes=FRAMEWORK_BYTES[settings.device],
         library_bytes=LIBRARY_BYTES[settings.device],
-        host_fixed_bytes=beside.peak_bytes,
+        host_fixed_bytes=beside.peak_bytes + round(on_host),
         disk_bytes=beside.disk_bytes,
         trainable_parameters=trace.trainable_parameters,
         total_parameters=trace.total_parameters,
-        method="traced",
+        method="traced" if settings.sharding == "none" else "closed-form",
         micro_batch=settings.micro_batch,
         seq_len=settings.seq_len,
         notes=notes(settings),
     )
+
+
+def _whole(trace: Trace, settings: TraceSettings) -> Whole:
+    return Whole(
+        layers=trace.layers,
+        weight_bytes=trace.weight_bytes - trace.buffer_bytes,
+        buffer_bytes=trace.buffer_bytes,
+        layer_weight_bytes=trace.layer_weight_bytes,
+        total_parameters=trace.total_parameters,
+        trainable_parameters=trace.trainable_parameters,
+        trainable_bytes=trace.trainable_bytes,
+        state_bytes=trace.state_bytes,
+        layer_input_bytes=trace.layer_input_bytes,
+        hidden_size=int(configuration(settings).hidden_size),
+    )
+
+
+def _divided(peaks: Mapping[Place, Peak], rank: Rank) -> dict[Place, Peak]:
+    found = {}
+    for place, peak in peaks.items():
+        if place.phase not in ("build", "end"):
+            parts = {name: round(size) for name, size in rank.at(place, dict(peak.residents)).items()}
+            found[place] = Peak(sum(parts.values()), parts)
+    return found
 
 
 def notes(settings: TraceSettings) -> list[str]:
@@ -52,7 +82,7 @@ def notes(settings: TraceSettings) -> list[str]:
     return found
 
 
-def _named(residents: Mapping[Resident, int]) -> dict[str, int]:
+def _named(residents: Mapping[str, int]) -> dict[str, int]:
     return {name: size for name, size in residents.items() if size > 0}
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tasks.memory.model import PER_LAYER_KEYS, configuration
 from tasks.memory.settings import TraceSettings
-from tasks.memory.timeline import Peak, Place, Resident
+from tasks.memory.timeline import Peak, Place
 from tasks.memory.trace import Trace, trace
 
 WHOLE_UP_TO = 8
@@ -67,12 +67,17 @@ def folded(settings: TraceSettings, optimizer_step: bool = True) -> Trace:
         trainable_bytes=line(low.trainable_bytes, high.trainable_bytes),
         state_bytes=line(low.state_bytes, high.state_bytes),
         paged_bytes=line(low.paged_bytes, high.paged_bytes),
+        buffer_bytes=line(low.buffer_bytes, high.buffer_bytes),
+        layers=line(low.layers, high.layers),
+        layer_weight_bytes=high.layer_weight_bytes,
+        layer_parameters=high.layer_parameters,
+        layer_input_bytes=high.layer_input_bytes,
     )
 
 
 def _extrapolated(low: Peak, high: Peak, far: float) -> Peak:
     kinds = {*low.residents, *high.residents}
-    residents: dict[Resident, int] = {
+    residents: dict[str, int] = {
         k: max(0, round(low.residents.get(k, 0) + (high.residents.get(k, 0) - low.residents.get(k, 0)) * far))
         for k in kinds
     }

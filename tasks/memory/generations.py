@@ -36,6 +36,7 @@ GENERATIONS: dict[LossPath, Generation] = {
 UPCAST_IN_MODEL = ("granite", "granitemoe", "granitemoeshared")
 """Types whose 2024 code made fp32 logits in the model, which freed the 16-bit ones before the loss."""
 NEVER_UPCAST = ("gpt_bigcode", "gpt2", "gpt_neo", "bloom", "opt")
-"""Types whose 2024 code took the loss in the type of the logits."""
+"""Types whose 2024 code took the loss in the type of the logits, fp32 under autocast, and kept them during backward
+(what six published GPT-BigCode peaks show; the code alone does not say who holds them)."""
 REPEATED_KEYS = ("mistral", "mixtral", "qwen2", "qwen2_moe", "phi3", "starcoder2")
 """Types whose code until transformers 4.47 repeated key heads for every query head before flash attention."""

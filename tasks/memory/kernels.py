@@ -155,11 +155,26 @@ def fuse(model: nn.Module) -> None:
             module.forward = _fast_norm(module)  # type: ignore[method-assign]
 
 
+def _norm_in_fp32(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """Autocast on a GPU takes layer norms in fp32 and leaves the result there; autocast on a CPU does not."""
+
+    def norm(values: Any, shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> torch.Tensor:
+        if not torch.is_autocast_enabled("cpu"):
+            return original(values, shape, weight, bias, eps)
+        with torch.autocast("cpu", enabled=False):
+            return original(
+                *(t.float() if isinstance(t, torch.Tensor) else t for t in (values, shape, weight, bias)), eps
+            )
+
+    return norm
+
+
 @contextmanager
 def gpu_kernels(model: Any, generation: Generation) -> Iterator[None]:
     """Attention as a GPU runs it, and rotary positions in place where the generation fuses them."""
     with ExitStack() as stack:
         stack.enter_context(patch.object(functional, "scaled_dot_product_attention", attention))
+        stack.enter_context(patch.object(functional, "layer_norm", _norm_in_fp32(functional.layer_norm)))
         if generation.fused_kernels:
             base = model.get_base_model() if hasattr(model, "get_base_model") else model
             code = sys.modules[type(base).__module__]

@@ -29,6 +29,20 @@ class _FusedCrossEntropy(torch.autograd.Function):
         return ctx.saved_tensors[0]
 
 
+class _Kept(torch.autograd.Function):
+    """Passes a loss on and keeps a tensor until the gradient comes back."""
+
+    @staticmethod
+    def forward(ctx: Any, loss: Any, tensor: Any) -> Any:
+        ctx.save_for_backward(tensor)
+        ctx.holder = tensor
+        return loss.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return gradients[0], None
+
+
 class _ChunkedLinearCrossEntropy(torch.autograd.Function):
     """Output layer and loss by chunks of tokens, gradients made in the forward pass (Liger's fused linear loss).
 
@@ -68,16 +82,17 @@ def of_generation(
     """The loss function that a model of type `kind` calls with its logits and labels."""
 
     def shifted(logits: torch.Tensor, labels: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
-        whole = logits if kind in NEVER_UPCAST else logits.float()
-        if whole is not logits and (kind in UPCAST_IN_MODEL or not generation.keeps_16bit_logits):
+        own_type = kind in NEVER_UPCAST
+        whole = logits if own_type and not torch.is_autocast_enabled("cpu") else logits.float()
+        if whole is not logits and (own_type or kind in UPCAST_IN_MODEL or not generation.keeps_16bit_logits):
             release(logits)
         moved = whole[..., :-1, :].contiguous().view(-1, whole.shape[-1])
         targets = labels[..., 1:].contiguous().view(-1)
-        if generation.loss == "fused":
-            fused: Any = _FusedCrossEntropy.apply
-            loss: torch.Tensor = fused(moved).sum()
-            return loss
-        return functional.cross_entropy(moved, targets)
+        fused: Any = _FusedCrossEntropy.apply
+        loss: torch.Tensor
+        loss = fused(moved).sum() if generation.loss == "fused" else functional.cross_entropy(moved, targets)
+        kept: Any = _Kept.apply
+        return kept(loss, whole) if own_type else loss  # type: ignore[no-any-return]
 
     def chunked(logits: torch.Tensor, labels: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         # the deferred output layer has passed its input on: these are hidden states

@@ -93,11 +93,13 @@ def quantise(model: Any, settings: TraceSettings) -> Any:
         for name, child in list(parent.named_children()):
             if isinstance(child, nn.Linear) and child is not head and child.weight.numel() % 2 == 0:
                 setattr(parent, name, QuantisedLinear(child, settings))
+    # shards of one unit have one type, so that nothing is prepared where weights are divided
+    prepared = settings.kbit_prepare and settings.sharding not in ("fsdp", "zero3")
     for parameter in model.parameters():
         parameter.requires_grad = False
-        if settings.kbit_prepare and parameter.dtype in (torch.float16, torch.bfloat16):
+        if prepared and parameter.dtype in (torch.float16, torch.bfloat16):
             parameter.data = parameter.data.float()
-    if settings.kbit_prepare and settings.generation.loss != "current" and settings.compute == "amp-bf16":
+    if prepared and settings.generation.loss != "current" and settings.compute == "amp-bf16":
         _embeddings_in_16_bits(model, head)
     return model
 

@@ -13,6 +13,8 @@ from tasks.memory.generations import GENERATIONS, Generation, LossPath
 
 Weights = Literal["fp32", "bf16", "fp16", "nf4", "nf4-dq", "int4-gptq"]
 """How base weights lie in memory; GPTQ is known to the account, the training worker does not load it."""
+Sharding = Literal["none", "ddp", "zero1", "zero2", "zero3", "fsdp"]
+Offload = Literal["none", "optimizer", "all"]
 DeviceKind = Literal["cuda", "cpu"]
 
 ROUNDING: dict[DeviceKind, int] = {"cuda": 512, "cpu": 1}
@@ -40,6 +42,9 @@ class TraceSettings(Strict):
     seq_len: int = Field(1024, ge=8)
     padded: bool = Field(False, description="samples of one micro batch differ in length: an attention mask is built")
     evaluation_batch: int = Field(1, ge=1)
+    gpus: int = Field(1, ge=1, description="ranks that share the work")
+    sharding: Sharding = "none"
+    offload: Offload = "none"
 
     @property
     def quantised(self) -> bool:

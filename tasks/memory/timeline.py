@@ -6,15 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-Resident = Literal["weights", "gradients", "optimizer_states", "activations", "temporary", "framework"]
-RESIDENTS: tuple[Resident, ...] = (
-    "weights",
-    "gradients",
-    "optimizer_states",
-    "activations",
-    "temporary",
-    "framework",
-)
+Resident = Literal["weights", "gradients", "optimizer_states", "activations", "temporary"]
+"""What a trace tells apart; an account adds `framework`, and where ranks share work `gathered` and `communication`."""
 
 
 class Place(NamedTuple):
@@ -33,7 +26,7 @@ class Peak:
     """The most bytes at one place and what they were."""
 
     total: int = 0
-    residents: dict[Resident, int] = field(default_factory=dict)
+    residents: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass
@@ -81,7 +74,7 @@ def outliving(timeline: Timeline, born_in: str, until: str) -> set[int]:
 def peaks(timeline: Timeline, rounding: int) -> dict[Place, Peak]:
     """The peak of every place, storages rounded up to `rounding` bytes. A place begins with what is alive then."""
     result: dict[Place, Peak] = {}
-    now: dict[Resident, int] = defaultdict(int)
+    now: dict[str, int] = defaultdict(int)
     total, place = 0, Place("build", "model")
 
     def note() -> None:

@@ -30,6 +30,11 @@ class Trace:
     trainable_bytes: int
     state_bytes: int
     paged_bytes: int
+    buffer_bytes: int = 0
+    layers: int = 0
+    layer_weight_bytes: int = 0
+    layer_parameters: int = 0
+    layer_input_bytes: int = 0
 
 
 def trace(settings: TraceSettings, depth: int | None = None, optimizer_step: bool = True) -> Trace:
@@ -52,7 +57,7 @@ def _trace(settings: TraceSettings, depth: int | None, optimizer_step: bool) -> 
         for tensor in [*model.parameters(), *model.buffers()]:
             tracker.see(tensor, "weights")
         forward = _with_autocast(model, settings)
-        _watch_layers(layers, tracker)
+        entered = _watch_layers(layers, tracker)
         trainable = [p for p in model.parameters() if p.requires_grad]
         for parameter in trainable:
             parameter.register_post_accumulate_grad_hook(partial(_note_gradient, tracker))
@@ -91,6 +96,11 @@ def _trace(settings: TraceSettings, depth: int | None, optimizer_step: bool) -> 
         trainable_bytes=_bytes(trainable),
         state_bytes=_bytes(optimizers.states(optimizer)),
         paged_bytes=_bytes(optimizers.states(optimizer)) if optimizers.paged(settings) else 0,
+        buffer_bytes=_bytes([*model.buffers()]),
+        layers=len(layers),
+        layer_weight_bytes=max((_bytes([*w.parameters()]) for w in layers), default=0),
+        layer_parameters=max((_parameters(w) for w in layers), default=0),
+        layer_input_bytes=max(entered, default=0),
     )
 
 
@@ -151,12 +161,18 @@ def _with_autocast(model: nn.Module, settings: TraceSettings) -> Any:
     return convert_outputs_to_fp32(torch.autocast("cpu", dtype=dtype)(model.__call__))
 
 
-def _watch_layers(layers: list[nn.Module], tracker: StorageTracker) -> None:
-    """Say which layer is at work: forward by module hooks, backward by the gradient's arrival at a layer's output."""
+def _watch_layers(layers: list[nn.Module], tracker: StorageTracker) -> list[int]:
+    """Say which layer is at work: forward by module hooks, backward by the gradient's arrival at a layer's output.
+
+    The list returned fills with the bytes of the hidden states that enter layers in training.
+    """
     depth = len(layers)
+    sizes: list[int] = []
 
     def entering(index: int, module: nn.Module, inputs: Any) -> None:
         tracker.at(tracker.place.phase, "layer", label(index, depth))
+        if module.training and inputs and isinstance(inputs[0], torch.Tensor):
+            sizes.append(inputs[0].nbytes)
 
     def leaving(index: int, module: nn.Module, inputs: Any, output: Any) -> None:
         tracker.at(tracker.place.phase, "after")
@@ -168,6 +184,7 @@ def _watch_layers(layers: list[nn.Module], tracker: StorageTracker) -> None:
     for index, layer in enumerate(layers):
         layer.register_forward_pre_hook(partial(entering, index))
         layer.register_forward_hook(partial(leaving, index), always_call=True)
+    return sizes
 
 
 def label(index: int, depth: int) -> int:

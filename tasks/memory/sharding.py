@@ -1,0 +1,190 @@
+"""What one rank of several holds: the trace of one device with weights, gradients and states divided. Pure.
+
+Activations come from the trace. What is gathered, reduced and kept beside them is closed form, by scheme:
+
+- `ddp`: everything whole, and gradients once more in the buckets that are reduced.
+- `zero1`, `zero2`, `zero3` (DeepSpeed): optimizer states with an fp32 copy of 16-bit weights divided, then gradients,
+  then weights. Buckets as transformers sets them: `hidden_size` squared values, 0.9 of it prefetched.
+- `fsdp`: every layer is a unit, what lies outside of layers one more that stays gathered from forward to backward.
+  FSDP1 (2024) gathers one layer at a time under re-entrant checkpointing, and with frozen weights its hooks keep the
+  input and the gradient of every checkpointed layer until backward ends. FSDP2 gathers the next layer ahead and copies
+  out of a buffer as large as the layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tasks.memory.generations import Generation
+from tasks.memory.settings import TraceSettings
+from tasks.memory.timeline import Place
+
+Parts = dict[str, float]
+"""Bytes by resident."""
+
+
+@dataclass(frozen=True)
+class Whole:
+    """What a rank divides: bytes and parameters of the traced model. `layer_*` are those of one layer.
+
+    Buffers (positions, scales of packed weights) are whole on every rank.
+    """
+
+    layers: int
+    weight_bytes: int
+    buffer_bytes: int
+    layer_weight_bytes: int
+    total_parameters: int
+    trainable_parameters: int
+    trainable_bytes: int
+    state_bytes: int
+    layer_input_bytes: int
+    hidden_size: int
+
+    @property
+    def root_weight_bytes(self) -> int:
+        """Weights outside of layers: embeddings, output layer, last norm."""
+        return max(0, self.weight_bytes - self.layers * self.layer_weight_bytes)
+
+    @property
+    def trains_all(self) -> bool:
+        """Whether every weight is trained."""
+        return self.trainable_parameters == self.total_parameters
+
+    @property
+    def layer_gradient_bytes(self) -> float:
+        """Gradients of one layer, in the type of the weights."""
+        if self.trains_all:
+            return self.layer_weight_bytes
+        return self.trainable_bytes / max(1, self.layers)
+
+
+def rank_of(whole: Whole, settings: TraceSettings) -> Rank:
+    """The scheme of a configuration."""
+    if settings.sharding == "fsdp":
+        return Fsdp(whole, settings)
+    if settings.sharding in ("zero1", "zero2", "zero3"):
+        return Zero(whole, settings)
+    return Ddp(whole, settings)
+
+
+class Rank:
+    """One rank under a scheme: `at` turns the parts of the single-device trace at a place into its own."""
+
+    def __init__(self, whole: Whole, settings: TraceSettings) -> None:
+        self.whole = whole
+        self.settings = settings
+        self.ranks = settings.gpus
+        self.generation: Generation = settings.generation
+        self.frozen_bytes = 0 if whole.trains_all else whole.weight_bytes - whole.trainable_bytes
+        self.offloads_states = settings.offload != "none"
+        self.offloads_weights = settings.offload == "all"
+
+    def at(self, place: Place, parts: Mapping[str, float]) -> Parts:
+        """Bytes by resident at a place of the step."""
+        raise NotImplementedError
+
+    def host_bytes(self) -> float:
+        """Pinned host memory of this rank."""
+        return 0.0
+
+    def done(self, place: Place) -> int:
+        """Layers whose backward pass is over at a place."""
+        if place.phase not in ("backward", "recompute") or place.layer is None:
+            return 0
+        index = place.layer if place.layer >= 0 else self.whole.layers + place.layer
+        return self.whole.layers - 1 - index
+
+
+class Ddp(Rank):
+    """Replicas; PyTorch's buckets hold a second copy of the gradients."""
+
+    def at(self, place: Place, parts: Mapping[str, float]) -> Parts:
+        """As on one device, and the buckets."""
+        return {**parts, "communication": float(self.whole.trainable_bytes)}
+
+
+class Fsdp(Rank):
+    """Fully sharded: layers are gathered when they work."""
+
+    def __init__(self, whole: Whole, settings: TraceSettings) -> None:
+        super().__init__(whole, settings)
+        # mixed precision keeps what is trained in fp32 and gathers it in 16 bits
+        master = whole.trains_all and settings.compute.startswith("amp") and settings.weights in ("bf16", "fp16")
+        self.grow = 2.0 if master else 1.0
+
+    def at(self, place: Place, parts: Mapping[str, float]) -> Parts:
+        """Shards, what is gathered, and the trace's activations."""
+        whole, ranks, grow = self.whole, self.ranks, self.grow
+        layer_gradients = whole.layer_gradient_bytes
+        found: Parts = dict(parts)
+        found["weights"] = whole.buffer_bytes + (0.0 if self.offloads_weights else whole.weight_bytes * grow / ranks)
+        found["optimizer_states"] = 0.0 if self.offloads_states else whole.state_bytes * grow / ranks
+        if place.phase == "optimizer":
+            found["gradients"] = 0.0 if self.offloads_weights else whole.trainable_bytes * grow / ranks
+            working = 0.0 if self.offloads_states else parts.get("temporary", 0.0) * grow / ranks
+            return {**found, "temporary": working, "gathered": 0.0}
+        done = self.done(place)
+        reduced = done * layer_gradients * grow / ranks
+        found["gradients"] = max(0.0, parts.get("gradients", 0.0) - done * layer_gradients)
+        found["gradients"] += 0.0 if self.offloads_weights else reduced
+        layer = whole.layer_weight_bytes - (0.0 if whole.trains_all else layer_gradients)
+        found["gathered"] = float(whole.root_weight_bytes)
+        if place.layer is not None:
+            found["gathered"] += layer if self.generation.reentrant else 2 * layer
+        if place.layer is not None and place.phase == "backward" and not self.generation.reentrant:
+            found["communication"] = layer_gradients
+        if self.generation.reentrant and not whole.trains_all and self.settings.activation_checkpointing and done:
+            found["activations"] = parts.get("activations", 0.0) + (2 * done - 1) * whole.layer_input_bytes
+        return found
+
+    def host_bytes(self) -> float:
+        """Shards that are offloaded: states with their fp32 copy, and weights with gradients."""
+        states = self.whole.state_bytes * self.grow / self.ranks if self.offloads_states else 0.0
+        weights = (self.whole.weight_bytes + self.whole.trainable_bytes) * self.grow / self.ranks
+        return states + (weights if self.offloads_weights else 0.0)
+
+
+class Zero(Rank):
+    """DeepSpeed's stages: 16-bit weights and gradients, fp32 copy and two states divided from stage 1 on."""
+
+    PREFETCHED = 0.9
+    """Of a bucket, stage 3 gathers ahead (`stage3_prefetch_bucket_size` as transformers sets it)."""
+    PARTITIONED = 12
+    """Bytes a trained value: fp32 copy and two fp32 states of Adam."""
+
+    def __init__(self, whole: Whole, settings: TraceSettings) -> None:
+        super().__init__(whole, settings)
+        self.stage = int(settings.sharding[-1])
+        self.bucket = 2.0 * whole.hidden_size**2
+
+    def at(self, place: Place, parts: Mapping[str, float]) -> Parts:
+        """By stage; `temporary` at the optimizer is one more fp32 gradient of the partition."""
+        whole, ranks, stage = self.whole, self.ranks, self.stage
+        found: Parts = dict(parts)
+        trained = whole.trainable_parameters
+        divided = 0.0 if self.offloads_weights else whole.weight_bytes / ranks
+        found["weights"] = whole.buffer_bytes + (divided if stage == 3 else whole.weight_bytes)
+        found["optimizer_states"] = 0.0 if self.offloads_states else self.PARTITIONED * trained / ranks
+        if place.phase == "optimizer":
+            found["gradients"] = 0.0 if self.offloads_states else 4.0 * trained / ranks
+            return {**found, "temporary": 0.0 if self.offloads_states else 4.0 * trained / ranks}
+        if place.phase in ("backward", "recompute"):
+            done = self.done(place)
+            layer_gradients = whole.layer_gradient_bytes
+            shared = parts.get("gradients", 0.0) if stage == 1 else done * layer_gradients / ranks
+            fresh = 0.0 if stage == 1 else max(0.0, parts.get("gradients", 0.0) - done * layer_gradients)
+            found["gradients"] = (0.0 if self.offloads_states and stage > 1 else shared) + fresh
+            found["communication"] = 2 * self.bucket
+        if stage == 3:
+            inside = whole.layer_weight_bytes if place.layer is not None else whole.root_weight_bytes
+            found["gathered"] = inside + self.PREFETCHED * self.bucket
+        return found
+
+    def host_bytes(self) -> float:
+        """The offloaded partition with its gradients in fp32, and the weights of stage 3."""
+        if not self.offloads_states:
+            return 0.0
+        partition = (self.PARTITIONED + 4.0) * self.whole.trainable_parameters / self.ranks
+        return partition + (self.whole.weight_bytes / self.ranks if self.offloads_weights else 0.0)

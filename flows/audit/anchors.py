@@ -154,4 +154,4 @@ def check_signed(
 
 def keys_of(policy: Policy | None) -> dict[str, list[str]]:
     """The public keys of each person in a policy."""
-    return {a.id: list(getattr(a, "keys", ())) for a in policy.approvers} if policy else {}
+    return {a.id: list(a.keys) for a in policy.approvers if a.keys} if policy else {}

@@ -41,6 +41,7 @@ _ATTEMPT = "[0-9][0-9]-*/[0-9][0-9][0-9]"
 _DOCUMENTS = (
     "*.json",
     "gates/*/*/*.json",
+    "gates/*/*/amended/*.json",
     "proposals/*.json",
     f"{_ATTEMPT}/evidence.json",
     f"{_ATTEMPT}/gate.json",

@@ -29,7 +29,7 @@ from specs.events import (
     InputsHashed,
     Payload,
 )
-from specs.policy import Policy
+from specs.policy import Policy, read_frozen
 from specs.results import Evidence
 
 P = TypeVar("P", bound=Payload)
@@ -176,7 +176,7 @@ class History:
     def policy(self) -> Policy | None:
         """The frozen policy as it lies there; None where it cannot be read."""
         try:
-            return Policy.model_validate_json((self.run_dir / "policy.json").read_bytes())
+            return read_frozen((self.run_dir / "policy.json").read_bytes())
         except (OSError, ValueError):
             return None
 

@@ -10,7 +10,7 @@ from flows.audit.authority import authority
 from flows.audit.completeness import completeness
 from flows.audit.history import History, read_history
 from flows.audit.integrity import integrity
-from flows.audit.report import AuditReport, Checks
+from flows.audit.report import AuditReport, Checks, Part
 from flows.audit.unpacking import BundleFacts, unpacked
 from flows.ledger import Ledger
 
@@ -44,5 +44,12 @@ def judged(history: History, bundle: BundleFacts | None, anchor: Anchor | None, 
     rights = Checks()
     rights.steps = list(authority(history).steps)
     check_signature(rights, anchor, signers, history.policy())
-    parts = integrity(history, anchored, bundle), complete, rights.part()
+    parts = [_relative(part, history) for part in (integrity(history, anchored, bundle), complete, rights.part())]
     return AuditReport(integrity=parts[0], completeness=parts[1], authority=parts[2], ok=all(part.ok for part in parts))
+
+
+def _relative(part: Part, history: History) -> Part:
+    """The part with paths as the run has them, wherever its files lie just now."""
+    here = f"{history.run_dir}/"
+    steps = [step.model_copy(update={"detail": step.detail.replace(here, "")}) for step in part.steps]
+    return part.model_copy(update={"steps": steps})

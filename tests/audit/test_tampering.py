@@ -30,6 +30,10 @@ class Target:
         self.run_dir = project_dir / "runs" / "r1"
         self.database = project_dir / ".gatewright" / "gatewright.db"
 
+    def ledger(self) -> Ledger:
+        """The ledger as it is after the manipulation."""
+        return Ledger.open(self.database)
+
     def sql(self, statement: str, *values: Any) -> None:
         """Change the database as its owner can: triggers away, then anything."""
         self.statements((statement, values))
@@ -109,7 +113,7 @@ def target(finished: RunMaker, tmp_path: Path) -> Target:
 
 def failed(target: Target, anchor_file: Path | None = None) -> set[tuple[str, str]]:
     """Part and check of every step that failed."""
-    ledger = Ledger.open(target.database)
+    ledger = target.ledger()
     try:
         report = verify(ledger, "r1", target.run_dir, read_anchor(anchor_file) if anchor_file else None)
     finally:

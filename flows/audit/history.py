@@ -48,6 +48,9 @@ _PLACES = {
     kind: tuple(name for name in ("stage", "gate") if name in model.model_fields) for kind, model in PAYLOADS.items()
 }
 
+KEPT_OF_A_BULK_KIND = 1000
+"""How many events of a bulk kind are kept for whoever asked for it; `History.kinds` counts them all."""
+
 _KEPT_FAULTS = 1000
 _ROWS_AT_ONCE = 5000
 
@@ -138,7 +141,8 @@ class History:
 
     def _take(self, row: Stored, fields: dict[str, Any]) -> None:
         """Read one event and keep it, unless its kind is a bulk kind that nobody asked for."""
-        if row.kind in _STILL and row.kind not in self.keep and _plainly_an_event(row, fields):
+        wanted = row.kind in self.keep and self.kinds[row.kind] <= KEPT_OF_A_BULK_KIND
+        if row.kind in _STILL and not wanted and _plainly_an_event(row, fields):
             payload = PAYLOADS[row.kind].model_validate(fields["payload"])
             _known(row.kind, payload)
             self.state.sequence, self.state.head = row.sequence, row.hash
@@ -151,7 +155,7 @@ class History:
         advance(self.state, event)
         if isinstance(payload, InputsHashed):
             self.inputs.see(event.sequence, payload)
-        if event.kind not in BULK or event.kind in self.keep:
+        if event.kind not in BULK or (event.kind in self.keep and self.kinds[event.kind] <= KEPT_OF_A_BULK_KIND):
             self.events.append(event)
             self.payloads.append(payload)
 

@@ -28,6 +28,7 @@ from specs.words import nearest
 KEEP = BULK - {"inputs.hashed", "checkpoint.saved", "prefect.attached"}
 """The bulk kinds that the story tells of; `read_history(..., keep=KEEP)` keeps them."""
 
+_TOLD = 20
 _OPS = {"==": "=", "!=": "≠", "<=": "≤", ">=": "≥", "<": "<", ">": ">"}
 
 
@@ -111,15 +112,38 @@ def _differences(history: History, language: Language) -> list[str]:
             word(language, "edit", actor=decision.actor, path=path, value=value, gate=title)
             for path, value in sorted(decision.edits.items())
         ]
+    for told in (_fallbacks, _takeovers, _stops):
+        found += told(history, language)
+    return found
+
+
+def _fallbacks(history: History, language: Language) -> list[str]:
+    texts = []
     for _, fallback in history.of(FallbackTaken):
         values = fallback.model_dump(exclude={"version", "stage"})
-        found.append(word(language, "fallback", stage=stage_title(language, fallback.stage), **values))
-    for _, lease in history.of(LeaseTaken):
-        if lease.taken_over_from:
-            found.append(word(language, "takeover", owner=lease.taken_over_from))
-    for _, stopped in history.of(RunStopped):
-        found.append(word(language, "stopped_at", stage=stage_title(language, stopped.stage), reason=stopped.reason))
-    return found
+        texts.append(word(language, "fallback", stage=stage_title(language, fallback.stage), **values))
+    return _few(texts, history.kinds[FallbackTaken.kind], FallbackTaken.kind, language)
+
+
+def _takeovers(history: History, language: Language) -> list[str]:
+    taken = [lease for _, lease in history.of(LeaseTaken) if lease.taken_over_from]
+    texts = [word(language, "takeover", owner=lease.taken_over_from) for lease in taken]
+    return _few(texts, len(texts), LeaseTaken.kind, language)
+
+
+def _stops(history: History, language: Language) -> list[str]:
+    texts = [
+        word(language, "stopped_at", stage=stage_title(language, stopped.stage), reason=stopped.reason)
+        for _, stopped in history.of(RunStopped)
+    ]
+    return _few(texts, history.kinds[RunStopped.kind], RunStopped.kind, language)
+
+
+def _few(texts: list[str], count: int, kind: str, language: Language) -> list[str]:
+    """The first of many, and how many more there are; `count` may be more than were kept."""
+    if count <= _TOLD:
+        return texts
+    return [*texts[:_TOLD], word(language, "more", count=count - _TOLD, kind=kind)]
 
 
 def _failures(attempt: Attempt, language: Language) -> list[str]:

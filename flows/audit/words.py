@@ -30,6 +30,10 @@ _WORDS: dict[str, tuple[str, str]] = {
     "rework": ("{actor} asked for rework at gate {gate}: {comment}", "{actor} 在关口 {gate} 要求返工:{comment}"),
     "reject_at": ("{actor} rejected at gate {gate}: {comment}", "{actor} 在关口 {gate} 拒绝:{comment}"),
     "times": (" ({count} times)", "(共 {count} 次)"),
+    "more": (
+        "and {count:,} more: gatewright audit list --kind {kind}",
+        "另有 {count:,} 条:gatewright audit list --kind {kind}",
+    ),
     "takeover": ("a process that was gone was taken over: {owner}", "接管了已不存在的进程:{owner}"),
     "stopped_at": ("stopped at {stage}: {reason}", "在 {stage} 停止:{reason}"),
     "gate": ("gate {gate}, round {round}, opened {at}", "关口 {gate},第 {round} 轮,打开于 {at}"),

@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from flows.audit import anchor, list_events, read_anchor, read_history, show
+from flows.audit.history import BULK
 from flows.audit.story import KEEP
 from specs.base import Language
 from specs.errors import InputError
+from specs.events import PAYLOADS, FallbackTaken
 from tests.support.run_maker import RunMaker
 
 
@@ -101,3 +103,29 @@ def test_an_anchor_is_read_back_and_anything_else_refused(eventful: RunMaker, tm
     kept.write_text("{}")
     with pytest.raises(InputError, match="is not an anchor"):
         read_anchor(kept)
+
+
+def test_of_many_equal_matters_the_first_are_told_and_the_rest_counted(tmp_path: Path):
+    maker = RunMaker(tmp_path).start()
+    many = [
+        FallbackTaken(stage="data", what=f"row {number}", why="no date", instead="read as text") for number in range(50)
+    ]
+    maker.ledger.append_all("r1", many, "gatewright", maker.fence)
+    lines = [line for line in story(maker).splitlines() if "row" in line or "more" in line]
+    assert len(lines) == 21
+    assert "30 more: gatewright audit list --kind fallback.taken" in lines[-1]
+
+
+def test_a_million_events_of_a_bulk_kind_are_counted_and_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("flows.audit.history.KEPT_OF_A_BULK_KIND", 3)
+    maker = RunMaker(tmp_path).start()
+    fallback = FallbackTaken(stage="data", what="a date", why="no such day", instead="text")
+    maker.ledger.append_all("r1", [fallback] * 10, "gatewright", maker.fence)
+    kept = read_history(maker.ledger, "r1", maker.run_dir, keep=KEEP)
+    assert (len(list(kept.of(FallbackTaken))), kept.kinds["fallback.taken"]) == (3, 10)
+    assert list(read_history(maker.ledger, "r1", maker.run_dir).of(FallbackTaken)) == []
+    assert kept.state == maker.state
+
+
+def test_every_bulk_kind_exists():
+    assert PAYLOADS.keys() >= BULK

@@ -2,7 +2,8 @@
 
 Written into `<step>.s<session>.partial`, fsynced, described by a manifest with the digest of every file, and only then
 renamed to `<step>`. The newest one whose manifest verifies is used on resume; others are named and left. An old one is
-deleted only after the next is published. Free space is checked before the start and before each save.
+deleted only after the next is published, and never while it is pinned (`<step>.pin` says why). Free space is checked
+before the start and before each save.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from specs.errors import StorageError, WorkerError
 from specs.files import publish_folder, storage_errors, write_json
 
 MANIFEST = "manifest.json"
+DELETING = ".deleting"
+PIN = ".pin"
 LOCK = "worker.lock"
 LOCK_WAIT_S = 30.0
 """An orphaned worker ends as soon as it sees that its parent is gone; this is how long its successor waits for it."""
@@ -82,8 +85,11 @@ class CheckpointStore:
         """The newest checkpoint that verifies, and every folder that was passed over on the way to it."""
         passed = []
         for path in sorted(self._folders(), key=lambda p: p.name, reverse=True):
+            if path.name.endswith(DELETING):
+                continue
             if not path.name.isdecimal():
-                passed.append(Passed(path.name, "the save was not finished"))
+                damaged = path.name.endswith(".damaged")
+                passed.append(Passed(path.name, "it was damaged" if damaged else "the save was not finished"))
                 continue
             fault = find_fault(path)
             if fault is None:
@@ -132,13 +138,24 @@ class CheckpointStore:
     def _make_visible(self, partial: Path, target: Path) -> None:
         publish_folder(partial, target)
 
+    def pin(self, step: int, why: str) -> None:
+        """Keep the checkpoint of `step` whatever comes after it; `why` is for whoever finds it."""
+        write_json(self.folder / f"{step:08d}{PIN}", {"step": step, "why": why})
+
+    def pinned(self) -> set[str]:
+        """Names of the checkpoints that are never deleted."""
+        return {path.name.removesuffix(PIN) for path in self.folder.glob(f"*{PIN}")}
+
     def _retire(self) -> None:
+        """Delete what is past `keep` and not pinned, and what an earlier deletion left."""
         complete = sorted(p for p in self._folders() if p.name.isdecimal())
-        for path in complete[: -self.keep]:
-            leaving = path.with_name(path.name + ".deleting")
+        pinned = self.pinned()
+        for path in [p for p in complete[: -self.keep] if p.name not in pinned]:
             with suppress(OSError):  # what cannot be deleted costs space, not the training
-                os.rename(path, leaving)
-                shutil.rmtree(leaving)
+                os.rename(path, path.with_name(path.name + DELETING))
+        for path in self._folders():
+            if path.name.endswith(DELETING):
+                shutil.rmtree(path, ignore_errors=True)
 
     def _folders(self) -> list[Path]:
         return [p for p in self.folder.iterdir() if p.is_dir() and p.name[:8].isdecimal()]

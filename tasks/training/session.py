@@ -302,6 +302,8 @@ class Session:
             found = judge(before, now, step=at, epoch=epoch, bound=job.judge_bound, too_long=job.judge_too_long)
             write_json(path, found)
             asked = False
+            if found.change is not None and found.change < 0:
+                self.store.pin(at, f"held-out loss {found.now:.6f} nats per token, the lowest that was measured")
         self.channel.say(f"early judgement: {found.verdict}; {found.words}")
         if job.training.early_judgement != "act" or found.verdict in ("go on", "not judged"):
             return

@@ -12,7 +12,7 @@ from typing import Any
 
 from specs.errors import ModelError
 from tasks.interrupts import StopRequest
-from tasks.worker_side import Channel, work
+from tasks.worker_side import Channel, ends_at_once, work
 
 
 def body(job: Path, channel: Channel, stop: StopRequest) -> None:
@@ -42,6 +42,10 @@ def body(job: Path, channel: Channel, stop: StopRequest) -> None:
         time.sleep(0.2)
         job.with_name("saved").write_text(stop.reason)
         stop.raise_if_requested("all saved")
+    elif do == "load":
+        with ends_at_once(stop, channel, "nothing is lost"):
+            channel.event(loading=True)
+            time.sleep(600)
     elif do == "hang":
         channel.event(waiting=True)
         time.sleep(600)

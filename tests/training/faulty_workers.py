@@ -57,25 +57,50 @@ class FaultyStore(CheckpointStore):
         return (Checkpoint(int(folders[-1].name), folders[-1]) if folders else None), []
 
 
+FACTORS = {"nan": float("nan"), "inf": float("inf"), "zero": 0.0, "spike": 20.0}
+
+
 class FaultyTrainer(PlannedTrainer):
-    """`nan`: the loss of a step is not a number. `kill_in_step`: dies between two micro batches. `no_random`: forgets
-    to restore the random numbers. `shuffled`: feeds the steps in another order."""
+    """`nan`, `inf`, `zero`: the loss of a step is that. `spike`: it is twenty times what it was. `kill_in_step`: dies
+    between two micro batches; `stop_in_step`: is asked to stop there. `no_random`: forgets to restore the random
+    numbers. `shuffled`: feeds the steps in another order. `inf_gradient`: one gradient of a step is infinite.
+    `scaler`, `scaler_inf`: trains with a loss scaler on the CPU, and one gradient of a step is infinite."""
 
     def _micro_step(self, model: Any, batch: Any, learnt: int) -> Any:
         now = fault()
         here = self.state.global_step + 1 == now["step"]
         if here and now["kind"] == "kill_in_step" and batch.planned.number == 1:
             die()
-        if here and now["kind"] == "nan":
+        if here and now["kind"] == "stop_in_step" and batch.planned.number == 1:
+            self.stop.request("SIGTERM")
+        if here and now["kind"] in FACTORS:
             self.store.folder.with_name("before.txt").write_text(self._weights())
-            return super()._micro_step(model, batch, learnt) * float("nan")
+            return super()._micro_step(model, batch, learnt) * FACTORS[now["kind"]]
         return super()._micro_step(model, batch, learnt)
+
+    def create_optimizer(self, model: Any = None) -> Any:
+        if fault()["kind"].startswith("scaler"):
+            import torch
+
+            self.accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)  # type: ignore[attr-defined]
+        return super().create_optimizer(model)
+
+    def _clip_grad_norm(self, model: Any) -> Any:
+        if fault()["kind"].startswith("scaler"):  # accelerate does it only for fp16, which it refuses on a CPU
+            self.accelerator.scaler.unscale_(self.optimizer.optimizer)  # type: ignore[union-attr]
+        return super()._clip_grad_norm(model)  # type: ignore[no-untyped-call]
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
+        total = super().training_step(model, inputs, num_items_in_batch)
+        if self.state.global_step + 1 == fault()["step"] and fault()["kind"] in ("inf_gradient", "scaler_inf"):
+            next(p for p in model.parameters() if p.grad is not None).grad.view(-1)[0] = float("inf")
+        return total
 
     def check_finite(self) -> None:
         try:
             super().check_finite()
         finally:
-            if fault()["kind"] == "nan":
+            if fault()["kind"] in FACTORS and self.state.global_step + 1 == fault()["step"]:
                 self.store.folder.with_name("after.txt").write_text(self._weights())
 
     def _weights(self) -> str:
@@ -96,9 +121,15 @@ class FaultyTrainer(PlannedTrainer):
 
 
 class FaultySession(Session):
-    """A session with the faulty trainer."""
+    """A session with the faulty trainer. `other_weights`: changes one weight after loading a checkpoint."""
 
     trainer_type = FaultyTrainer
+
+    def _model(self, checkpoint: Any) -> Any:
+        model = super()._model(checkpoint)
+        if fault()["kind"] == "other_weights":
+            next(p for n, p in model.named_parameters() if "lora_B" in n).data.view(-1)[0] += 0.5
+        return model
 
 
 def no_space(folder: Path) -> int:

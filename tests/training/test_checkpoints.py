@@ -99,6 +99,35 @@ def test_nothing_is_deleted_before_the_next_is_published(tmp_path):
     assert names(tmp_path) == ["00000003"]
 
 
+def test_a_pinned_one_outlives_every_later_one(tmp_path):
+    store = store_in(tmp_path, keep=1)
+    store.publish(1, write, 100)
+    store.pin(1, "the best so far")
+    for step in (2, 3):
+        store.publish(step, write, 100)
+    assert names(tmp_path) == ["00000001", "00000003"]
+    assert "the best so far" in (tmp_path / "00000001.pin").read_text()
+
+
+def test_what_a_cut_off_deletion_left_is_deleted_and_never_resumed(tmp_path):
+    store = store_in(tmp_path, keep=1)
+    store.publish(1, write, 100)
+    (tmp_path / "00000001").rename(tmp_path / "00000001.deleting")
+    assert store.newest() == (None, [])
+    store.publish(2, write, 100)
+    assert names(tmp_path) == ["00000002"]
+
+
+def test_a_line_that_a_power_loss_cut_does_not_spoil_the_next(tmp_path):
+    book = Logbook(tmp_path)
+    book.write("sessions.jsonl", {"session": 1})
+    with (tmp_path / "sessions.jsonl").open("a") as file:
+        file.write('{"session": 2, "from')
+    book.drop_unfinished()
+    book.write("sessions.jsonl", {"session": 2})
+    assert book.read("sessions.jsonl") == [{"session": 1}, {"session": 2}]
+
+
 def test_too_little_space_is_said_before_writing(tmp_path):
     store = store_in(tmp_path, free=1000)
     with pytest.raises(StorageError, match="no space for the checkpoint of step 7"):

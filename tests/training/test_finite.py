@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+import torch
+
+from tasks.training.job import Job
 from tests.support.forked import train
 
 FAULTY = "tests.training.faulty_workers"
@@ -28,6 +32,41 @@ def test_a_loss_that_is_not_a_number_stops_before_the_optimizer_moves(job_in, tm
     assert (tmp_path / "before.txt").read_text() == (tmp_path / "after.txt").read_text()
     assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir() if p.is_dir()) == ["00000002"]
     assert len((tmp_path / "out" / "metrics.jsonl").read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        pytest.param("inf", "the loss is inf", marks=pytest.mark.slow),
+        pytest.param("zero", "the loss is exactly zero", marks=pytest.mark.slow),
+        ("inf_gradient", "the gradient norm is inf"),
+    ],
+)
+def test_a_step_that_is_not_finite_or_learns_nothing_stops_and_keeps_the_last_good_save(kind, words, job_in, tmp_path):
+    job = job_in(tmp_path)
+    fault(job, kind, 3)
+    error = train(job, FAULTY).error()
+    assert error["class"] == "TrainingError"
+    assert f"step 3: {words}" in error["message"]
+    assert "last good checkpoint is 00000002" in error["message"]
+
+
+def test_a_step_that_loss_scaling_skips_is_recorded_and_the_scale_survives_a_kill(job_in, tmp_path):
+    straight, killed = job_in(tmp_path / "a"), job_in(tmp_path / "b", kill_after_step=5)
+    for job in (straight, killed):
+        fault(job, "scaler_inf", 3)
+        train(job, FAULTY)
+    rewritten = Job.model_validate_json(killed.read_bytes()).model_copy(update={"kill_after_step": None})
+    killed.write_text(rewritten.model_dump_json())
+    assert train(killed, FAULTY).result()["resumed_from"] == 4
+    one, other = tmp_path / "a", tmp_path / "b"
+    lines = [json.loads(line) for line in (one / "out" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if line.get("skipped")] == [3]
+    assert lines[2]["grad_norm"] is None
+    for name in ("out/adapter/adapter_model.safetensors", "checkpoints/00000008/scaler.pt"):
+        assert (one / name).read_bytes() == (other / name).read_bytes()
+    scaler = torch.load(one / "checkpoints" / "00000008" / "scaler.pt")
+    assert scaler["scale"] == 512.0  # halved once
 
 
 def test_a_full_disk_is_said_before_the_first_step(job_in, tmp_path):

@@ -139,7 +139,7 @@ def test_a_worker_ends_when_its_parent_is_killed(tmp_path):
     wait_for(lambda: gone(worker))
 
 
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"])
 def test_signals_become_one_request_and_handlers_are_put_back(name):
     before = signal.getsignal(signal.Signals[name])
     stop, said = StopRequest(), []
@@ -150,6 +150,58 @@ def test_signals_become_one_request_and_handlers_are_put_back(name):
     assert "everything is saved" in said[0]
     assert "nothing is cut short" in said[1]
     assert signal.getsignal(signal.Signals[name]) == before
+
+
+def test_a_hangup_that_nohup_ignores_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        stop = StopRequest()
+        with stop_on_signals(stop):
+            signal.raise_signal(signal.SIGHUP)
+        assert not stop.requested()
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+PAUSED = """
+import sys, time
+from tasks.interrupts import stop_on_signals
+def say(text):
+    print(text, flush=True)
+with stop_on_signals(say=say) as stop:
+    print("ready", flush=True)
+    while not stop.requested():
+        time.sleep(0.01)
+print("stopped", stop.reason, flush=True)
+"""
+
+
+def test_ctrl_z_warns_that_the_device_stays_occupied_and_pauses_when_it_is_pressed_again():
+    process = subprocess.Popen(
+        [sys.executable, "-c", PAUSED], stdout=subprocess.PIPE, text=True, env=worker_environment(1)
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGTSTP)
+    said = process.stdout.readline()
+    assert "keeps the memory of its device" in said
+    assert "Ctrl-C saves and stops" in said
+    assert psutil.Process(process.pid).status() != psutil.STATUS_STOPPED
+    process.send_signal(signal.SIGTSTP)
+    wait_for(lambda: psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
+    process.send_signal(signal.SIGCONT)
+    process.send_signal(signal.SIGTERM)
+    assert process.communicate(timeout=60)[0].endswith("stopped SIGTERM\n")
+
+
+def test_a_stop_while_loading_ends_the_worker_inside_the_call_that_loads(tmp_path):
+    stop = StopRequest()
+    with pytest.raises(Stopped, match="nothing is lost"):
+        run_worker(
+            LIGHT, job_of(tmp_path, "load"), tmp_path / "log", Quiet(), lambda _: stop.request("SIGUSR1"), stop=stop
+        )
+    assert gone(int((tmp_path / "pid").read_text()))
 
 
 def test_outside_the_main_thread_the_block_runs_without_handlers():

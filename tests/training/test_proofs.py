@@ -1,0 +1,85 @@
+"""Census, continuity and the clock of saves: the pure parts."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from specs.errors import ResumeRefused
+from tasks.data.batch_plan import plan_batches
+from tasks.training.census import ends_epoch, take_census
+from tasks.training.continuity import Retrace, require_same_loss, tolerance
+from tasks.training.feed import group_steps
+from tasks.training.recorder import Recorder
+from tests.support.samples import small_training
+
+STEPS = group_steps(plan_batches([(f"s{n:02d}", 5 + n % 7) for n in range(23)], small_training(max_steps=None)))
+
+
+def fed_lines() -> list[dict[str, Any]]:
+    return [
+        {"step": s.step, "micro_batch": b.number, "sample_ids": list(b.sample_ids)}
+        for s in STEPS
+        for b in s.micro_batches
+    ]
+
+
+def test_every_epoch_fed_as_planned_has_a_census_without_a_fault():
+    for epoch in (1, 2):
+        census = take_census(epoch, STEPS, fed_lines())
+        assert (census.fault, census.planned, census.fed) == ("", 23, 23)
+    assert [s.step for s in STEPS if ends_epoch(STEPS, s.step)] == [4, 8]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda lines: lines[:3] + lines[4:], "2 too rarely"),
+        (lambda lines: [*lines[:4], lines[3], *lines[4:]], "2 samples too often"),
+        (lambda lines: [lines[1], lines[0], *lines[2:]], "2 micro batches out of order"),
+        (lambda lines: [{**lines[0], "sample_ids": ["zz", *lines[0]["sample_ids"][1:]]}, *lines[1:]], "1 too rarely"),
+    ],
+)
+def test_a_sample_fed_too_often_too_rarely_or_out_of_order_is_a_fault(change, words):
+    assert words in take_census(1, STEPS, change(fed_lines())).fault
+
+
+def test_steps_trained_again_must_bring_the_losses_they_had_bit_for_bit_on_a_cpu():
+    lines = [{"step": n, "loss": 1.0 / n} for n in range(5, 10)]
+    retrace = Retrace(lines, "cpu", "fp32")
+    assert [retrace.compare(n, 1.0 / n) for n in range(5, 10)] == [False, False, False, False, True]
+    assert (retrace.compared, retrace.largest) == (5, 0.0)
+    with pytest.raises(ResumeRefused, match=r"step 5 had a loss of 0\.2 "):
+        Retrace(lines, "cpu", "fp32").compare(5, 0.2 + 2**-55)
+    assert not Retrace(lines, "cuda", "bf16").compare(5, 0.2001)
+    with pytest.raises(ResumeRefused):
+        Retrace(lines, "cuda", "bf16").compare(5, 0.25)
+
+
+def test_a_loss_that_is_not_a_number_never_continues_a_curve():
+    with pytest.raises(ResumeRefused):
+        require_same_loss(1.0, float("nan"), tolerance("cuda", "bf16"), "00000004")
+    with pytest.raises(ResumeRefused):
+        Retrace([{"step": 1, "loss": 1.0}], "cuda", "bf16").compare(1, float("nan"))
+
+
+def test_a_save_is_due_by_steps_and_by_minutes_whichever_comes_first():
+    now = [0.0]
+    trainer: Any = SimpleNamespace(
+        save_minutes=30.0,
+        save_steps=100,
+        judge_after_step=None,
+        job=SimpleNamespace(save_at=[]),
+        after_save=lambda: None,
+    )
+    recorder = Recorder(trainer, clock=lambda: now[0])
+    assert [recorder._time_to_save(step) for step in (1, 99, 100)] == [False, False, True]
+    now[0] = 30 * 60
+    assert recorder._time_to_save(1)
+    cast(Any, recorder).on_save(None, None, None)
+    assert not recorder._time_to_save(2)
+    trainer.save_minutes = None
+    now[0] = 1e9
+    assert not recorder._time_to_save(2)

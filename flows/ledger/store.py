@@ -329,6 +329,12 @@ class Ledger:
             seen = timestamp(self.now_in(connection))
             return connection.execute(update(leases).where(mine).values(seen_at=seen)).rowcount == 1
 
+    def moved_to(self, project_dir: Path) -> None:
+        """Every run of this ledger lies below another folder now, and no process of the old place holds one."""
+        with writing(self.engine) as connection:
+            connection.execute(update(runs).values(project_dir=str(project_dir)))
+            connection.execute(update(leases).values(released=True))
+
     def check_fence(self, run: str, fence: int) -> None:
         """Raises `LeaseHeld` when `fence` is not the newest of the run, or was released."""
         with reading(self.engine) as connection:

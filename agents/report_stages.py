@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from agents.blocks import Block, Cell, Heading, Paragraph, Sample, Table
+from agents import report_data
+from agents.blocks import Block, Cell, Heading, Table
+from agents.report_parts import as_fed, sample_block
 from agents.report_texts import t
 from agents.units import human
 from specs.base import Language
 
-FATES = ("kept", "merged", "quarantined", "out_of_scope")
-_MOST_REASONS = 15
-_MOST_TYPES = 20
 _SAMPLES_SHOWN = 3
 _GENERATIONS_SHOWN = 16
 
@@ -32,114 +30,10 @@ Section = Callable[[Path, Language], list[Block]]
 # -- reading
 
 
-def _columns(path: Path, names: Sequence[str]) -> list[dict[str, Any]]:
-    """Rows of a Parquet file with the named columns; none where the file or a column is missing."""
-    import pyarrow.parquet as pq
-
-    if not path.is_file() or not set(names) <= set(pq.read_schema(path).names):
-        return []
-    rows: list[dict[str, Any]] = pq.read_table(path, columns=list(names)).to_pylist()
-    return rows
-
-
 def _lines(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
-
-
-def _count(value: float) -> Cell:
-    return Cell(f"{value:,.0f}", number=True)
-
-
-# -- data
-
-
-def _fates(artifacts: Path, language: Language) -> list[Block]:
-    rows = _columns(artifacts / "row_ledger.parquet", ["source", "fate", "reason"])
-    if not rows:
-        return []
-    counts = Counter((str(r["source"]), str(r["fate"])) for r in rows)
-    fates = [*FATES, *sorted({fate for _, fate in counts} - set(FATES))]
-    table = []
-    for source in sorted({source for source, _ in counts}):
-        values = [counts[source, fate] for fate in fates]
-        table.append([Cell(source, data=True), *(_count(v) for v in values), _count(sum(values))])
-    totals = [sum(counts[s, fate] for s in {s for s, _ in counts}) for fate in fates]
-    table.append([Cell(t(language, "total")), *(_count(v) for v in totals), _count(sum(totals))])
-    header = [t(language, "source"), *(_fate(language, fate) for fate in fates), t(language, "total")]
-    blocks: list[Block] = [Heading(t(language, "fates")), Table(header, table)]
-    reasons = Counter((str(r["source"]), str(r["fate"]), str(r["reason"] or "")) for r in rows if r["fate"] != "kept")
-    if reasons:
-        ranked = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
-        listed = [
-            [Cell(source, data=True), Cell(_fate(language, fate)), Cell(reason, data=True), _count(n)]
-            for (source, fate, reason), n in ranked[:_MOST_REASONS]
-        ]
-        if rest := sum(n for _, n in ranked[_MOST_REASONS:]):
-            listed.append([Cell(t(language, "others")), Cell(""), Cell(""), _count(rest)])
-        header = [t(language, key) for key in ("source", "fate", "reason", "rows")]
-        blocks += [Heading(t(language, "reasons"), 3), Table(header, listed)]
-    return blocks
-
-
-def _fate(language: Language, fate: str) -> str:
-    return t(language, f"fate.{fate}") if fate in FATES else fate
-
-
-def _types(artifacts: Path, language: Language) -> list[Block]:
-    rows = [r for r in _columns(artifacts / "samples.parquet", ["fault_type", "split"]) if r["fault_type"]]
-    if not rows:
-        return []
-    counts = Counter((str(r["fault_type"]), str(r["split"])) for r in rows)
-    total = Counter(str(r["fault_type"]) for r in rows)
-    order = sorted(total, key=lambda name: (-total[name], name))
-    table = [[Cell(n, data=True), _count(counts[n, "train"]), _count(counts[n, "eval"])] for n in order[:_MOST_TYPES]]
-    if rest := order[_MOST_TYPES:]:
-        sums = [sum(counts[n, split] for n in rest) for split in ("train", "eval")]
-        table.append([Cell(t(language, "others")), *(_count(v) for v in sums)])
-    return [Heading(t(language, "types")), Table([t(language, k) for k in ("fault_type", "train", "eval")], table)]
-
-
-def _percentiles(artifacts: Path, language: Language) -> list[Block]:
-    rows = _columns(artifacts / "samples.parquet", ["n_tokens", "split"])
-    table = []
-    for split in ("train", "eval"):
-        values = sorted(r["n_tokens"] for r in rows if r["split"] == split)
-        if values:
-            points = [values[0], *(percentile(values, p) for p in (50, 90, 95, 99)), values[-1]]
-            table.append([Cell(t(language, split)), _count(len(values)), *(_count(p) for p in points)])
-    if not table:
-        return []
-    header = [t(language, "split"), t(language, "samples"), t(language, "shortest"), t(language, "median")]
-    header += ["P90", "P95", "P99", t(language, "longest")]
-    return [Heading(t(language, "percentiles")), Table(header, table)]
-
-
-def percentile(ordered: Sequence[int], percent: int) -> int:
-    """Nearest-rank percentile of sorted values: a value that occurs."""
-    return ordered[max(0, -(-percent * len(ordered) // 100) - 1)]
-
-
-def _data_samples(artifacts: Path, language: Language) -> list[Block]:
-    """The examples of summary.json, decoded from their tokens with the mask."""
-    path = artifacts / "summary.json"
-    examples = json.loads(path.read_bytes()).get("fed_examples", []) if path.is_file() else []
-    samples: list[Block] = [
-        Sample(str(e["sample_id"]), str(e["masked"]), str(e["learnt"]), _labels(language))
-        for e in examples[:_SAMPLES_SHOWN]
-    ]
-    return _as_fed(samples, language)
-
-
-def _labels(language: Language) -> tuple[str, str]:
-    return t(language, "context_only"), t(language, "learnt")
-
-
-def _as_fed(samples: list[Block], language: Language) -> list[Block]:
-    if not samples:
-        return []
-    return [Heading(t(language, "as_fed")), Paragraph(t(language, "as_fed_legend"), "quiet"), *samples]
 
 
 # -- training
@@ -169,8 +63,8 @@ def _fed_samples(artifacts: Path, language: Language) -> list[Block]:
     for row in _lines(artifacts / "fed.jsonl")[:_SAMPLES_SHOWN]:
         text, learnt = str(row.get("text", "")), str(row.get("learnt", ""))
         context = text.removesuffix(learnt) if learnt and text.endswith(learnt) else text
-        samples.append(Sample(str(row.get("sample_id", "")), context, learnt, _labels(language)))
-    return _as_fed(samples, language)
+        samples.append(sample_block(str(row.get("sample_id", "")), context, learnt, language))
+    return as_fed(samples, language)
 
 
 # -- stress test
@@ -231,7 +125,15 @@ def _answer(value: Any) -> str:
 
 
 _SECTIONS: dict[str, tuple[Section, ...]] = {
-    "data": (_fates, _percentiles, _types, _data_samples),
+    "data": (
+        report_data.fates,
+        report_data.percentiles,
+        report_data.distributions,
+        report_data.joins,
+        report_data.personal_data,
+        report_data.sensor_logs,
+        report_data.samples,
+    ),
     "dry_run": (_losses, _fed_samples),
     "stress_test": (_phases, _residents),
     "train": (_losses,),

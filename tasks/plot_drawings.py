@@ -96,7 +96,7 @@ def lengths(artifacts: Path, language: Language) -> Figure:
     axes.set_ylabel(words(language, "samples"))
     thousands(axes.xaxis)
     whole(axes.yaxis)
-    _legend(axes)
+    legend(axes)
     return figure
 
 
@@ -127,11 +127,11 @@ def fault_types(artifacts: Path, language: Language) -> Figure:
         height=0.7,
         label=words(language, "eval"),
     )
-    _categories(axes, [r[0] for r in rows])
+    categories(axes, [r[0] for r in rows])
     axes.set_title(words(language, "fault_types"))
     axes.set_xlabel(words(language, "samples"))
     whole(axes.xaxis)
-    _legend(axes)
+    legend(axes)
     return figure
 
 
@@ -163,7 +163,7 @@ def loss(artifacts: Path, language: Language) -> Figure:
     axes.set_ylim(bottom=0)
     axes.margins(x=0.02)
     whole(axes.xaxis)
-    _legend(axes)
+    legend(axes)
     return figure
 
 
@@ -231,12 +231,12 @@ def phases(artifacts: Path, language: Language) -> Figure:
             axes.annotate(
                 f"{value:,.2f}", (value, y), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8.5
             )
-    _categories(axes, [phase(language, name) for name in names])
+    categories(axes, [phase(language, name) for name in names])
     axes.margins(x=0.12)
     axes.set_title(words(language, "phases"))
     axes.set_xlabel(words(language, "memory_axis", unit=unit))
     thousands(axes.xaxis)
-    _legend(axes)
+    legend(axes)
     return figure
 
 
@@ -278,12 +278,12 @@ def by_type(artifacts: Path, language: Language) -> Figure:
         axes.plot([base, adapter], [position, position], color=GREY, linewidth=1.5, alpha=0.6, zorder=1)
     axes.scatter([m[0] for m in means], positions, s=34, color=ORANGE, label=words(language, "base"), zorder=2)
     axes.scatter([m[1] for m in means], positions, s=34, color=BLUE, label=words(language, "adapter"), zorder=2)
-    _categories(axes, [f"{name or words(language, 'no_type')}  ({len(groups[name])})" for name in order])
+    categories(axes, [f"{name or words(language, 'no_type')}  ({len(groups[name])})" for name in order])
     axes.set_xlim(left=0)
     axes.grid(True, axis="x")
     axes.set_title(words(language, "by_type"))
     axes.set_xlabel(words(language, "nats"))
-    _legend(axes)
+    legend(axes)
     return figure
 
 
@@ -301,7 +301,7 @@ def _losses(artifacts: Path) -> list[tuple[float, float, str]]:
 # -- shared
 
 
-def _categories(axes: Axes, labels: Sequence[str]) -> None:
+def categories(axes: Axes, labels: Sequence[str]) -> None:
     """Names down the left side, the first on top."""
     axes.set_yticks(range(len(labels)), labels=list(labels))
     axes.set_ylim(len(labels) - 0.5, -0.5)
@@ -310,7 +310,7 @@ def _categories(axes: Axes, labels: Sequence[str]) -> None:
     axes.spines["left"].set_visible(False)
 
 
-def _legend(axes: Axes) -> None:
+def legend(axes: Axes) -> None:
     """On the line of the title, at its right."""
     axes.legend(
         loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=4, borderaxespad=0.4, handlelength=1.4, columnspacing=1.2

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from specs.base import Language
 from specs.files import write_bytes
+from tasks.plot_data import device_models, fates
 from tasks.plot_drawings import NotShown, by_type, evaluation, fault_types, lengths, loss, memory, phases
 from tasks.plot_style import style, svg
 from tasks.plot_text import words
@@ -68,7 +69,12 @@ def title_of(name: str, language: Language) -> str:
 
 
 PLOTS: dict[str, tuple[PlotDefinition, ...]] = {
-    "data": (PlotDefinition("lengths", lengths), PlotDefinition("fault_types", fault_types)),
+    "data": (
+        PlotDefinition("fates", fates),
+        PlotDefinition("lengths", lengths),
+        PlotDefinition("fault_types", fault_types),
+        PlotDefinition("device_models", device_models),
+    ),
     "dry_run": (PlotDefinition("loss", loss), PlotDefinition("memory", memory)),
     "stress_test": (PlotDefinition("phases", phases),),
     "train": (PlotDefinition("loss", loss), PlotDefinition("memory", memory)),

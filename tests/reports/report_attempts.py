@@ -107,7 +107,19 @@ def write_data(folder: Path) -> None:
         }
         for row in rows[:3]
     ]
-    (artifacts / "summary.json").write_text(json.dumps({"fed_examples": fed}), encoding="utf-8")
+    log = {"source": "raw/spindle.csv", "step_s": 1.0, "readings": 1200, "channels": 2, "windows": 21, "gaps": 1}
+    log |= {"longest_gap_s": 121.0, "clock_backwards": 3, "ambiguous_times": 0, "no_readable_time": 4}
+    log |= {"time_does_not_exist": 0, "time_stands_twice": 5}
+    joined = {"raw/work_order.csv": {"with_code": 40, "matched": 38, "unmatched": {"AL-777": 2}}}
+    summary = {"fed_examples": fed, "sensor_logs": [log], "joins": joined}
+    (artifacts / "summary.json").write_text(json.dumps(summary), encoding="utf-8")
+    masked = [
+        {"source": "raw/work_order.csv", "location": f"#{i}", "place": place, "kind": kind, "items": 1, "characters": 9}
+        for i, (place, kind) in enumerate(
+            [("sample", "phone"), ("sample", "phone"), ("sample", "name"), ("paragraph", "name")]
+        )
+    ]
+    pq.write_table(pa.Table.from_pylist(masked), artifacts / "masked.parquet")
 
 
 def write_training(folder: Path, steps: int = 40) -> None:

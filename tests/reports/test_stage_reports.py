@@ -53,8 +53,12 @@ def artifact_numbers(folder: Path) -> list[float]:
         facts += [s["n_tokens"] for s in samples]
         for split in ("train", "eval"):
             facts.append(sum(s["split"] == split for s in samples))
-            for kind in {s["fault_type"] for s in samples}:
-                facts.append(sum(s["split"] == split and s["fault_type"] == kind for s in samples))
+            for column in ("fault_type", "device_model", "source"):
+                for kind in {s[column] for s in samples}:
+                    facts.append(sum(s["split"] == split and s[column] == kind for s in samples))
+    if (path := artifacts / "masked.parquet").exists():
+        shown = [m for m in pq.read_table(path).to_pylist() if m["place"] == "sample"]
+        facts += [sum(m["kind"] == kind for m in shown) for kind in {m["kind"] for m in shown}]
     if (path := artifacts / "account.json").exists():
         account = json.loads(path.read_bytes())
         facts += [value + account["framework_bytes"] for value in account["phases"].values()]
@@ -164,6 +168,25 @@ def test_samples_are_shown_with_what_is_learnt(tmp_path):
     _, markdown, html = publish("data", tmp_path / "a")
     assert html.count("<mark>") == 3
     assert markdown.count("learnt:") >= 3
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_data_report_shows_distributions_with_their_smallest_class_personal_data_logs_and_joins(language, tmp_path):
+    _, markdown, _ = publish("data", tmp_path, language)
+    samples = pq.read_table(tmp_path / "artifacts" / "samples.parquet").to_pylist()
+    for column in ("fault_type", "device_model", "source"):
+        train = {s[column]: 0 for s in samples if s[column]}
+        for s in samples:
+            if s[column] and s["split"] == "train":
+                train[s[column]] += 1
+        smallest = min(train, key=lambda name: (train[name], name))
+        word = "smallest class" if language == "en" else "最小的一类"
+        line = next(row for row in markdown.split("\n") if word in row and smallest in row)
+        assert str(train[smallest]) in line
+    masked = next(row for row in markdown.split("\n") if "raw/work" in row.replace("\\", "") and "| 2 | 1 |" in row)
+    assert masked
+    assert "AL-777 (2)" in markdown.replace("\\", "")
+    assert any("raw/spindle.csv" in row and "1,200" in row for row in markdown.replace("\\", "").split("\n"))
 
 
 def test_side_by_side_answers_and_predicted_against_measured(tmp_path):

@@ -1,0 +1,24 @@
+"""Cells and samples that the reports of several stages share."""
+
+from __future__ import annotations
+
+from agents.blocks import Block, Cell, Heading, Paragraph, Sample
+from agents.report_texts import t
+from specs.base import Language
+
+
+def count(value: float) -> Cell:
+    """A whole number with thousands separators."""
+    return Cell(f"{value:,.0f}", number=True)
+
+
+def sample_block(title: str, context: str, learnt: str, language: Language) -> Block:
+    """A text as it is fed, with what is learnt marked."""
+    return Sample(title, context, learnt, (t(language, "context_only"), t(language, "learnt")))
+
+
+def as_fed(samples: list[Block], language: Language) -> list[Block]:
+    """Samples under their heading; nothing where there is none."""
+    if not samples:
+        return []
+    return [Heading(t(language, "as_fed")), Paragraph(t(language, "as_fed_legend"), "quiet"), *samples]

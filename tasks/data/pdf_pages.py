@@ -63,6 +63,7 @@ def _recognised(page: Any, number: int, document: Document, name: str) -> None:
     if not text:
         return
     document.ocr_pages.append(number)
+    document.encoding = "pdf with ocr"
     document.characters_in += visible(text)
     if found.confidence < LEAST_CONFIDENCE:
         document.noticed["ocr_pages_unsure"] += 1

@@ -4,6 +4,7 @@ shows, formulas without a stored value) is looked up there.
 
 from __future__ import annotations
 
+import itertools
 import posixpath
 import re
 import zipfile
@@ -28,6 +29,7 @@ class SheetXml:
 
     shown: dict[tuple[int, int], str] = field(default_factory=dict)
     formulas: int = 0
+    errors: int = 0
     unsolved: list[str] = field(default_factory=list)
 
 
@@ -37,12 +39,24 @@ def read_workbook(file: SourceFile) -> list[Grid]:
 
     try:
         workbook = calamine.CalamineWorkbook.from_path(str(file.path))
-        beside = _sheets_xml(file) if base_name(file.name).endswith(".xlsx") else {}
+        beside = _sheets_xml(file) if base_name(file.name).endswith(".xlsx") else _beside_old(file)
         return [_grid(workbook, name, beside.get(name, SheetXml()), file.name) for name in workbook.sheet_names]
-    except (calamine.CalamineError, OSError, ValueError, KeyError, zipfile.BadZipFile, SyntaxError) as error:
+    except SourceError:
+        raise
+    except Exception as error:  # calamine, xlrd and the XML layer raise types of their own: a user needs one message
         raise SourceError(
-            f"{file.name} is not a readable workbook: {error}", "open it in a spreadsheet program and save it again"
+            f"{file.name} is not a readable workbook: {error or type(error).__name__}", _way_out(file)
         ) from error
+
+
+def _way_out(file: SourceFile) -> str:
+    """Programs often name an HTML page or a text table `.xls`: then that is what to say."""
+    head = file.path.read_bytes()[:512].lstrip().lower()
+    if head.startswith((b"<html", b"<!doctype html", b"<table", b"<meta")):
+        return "it is an HTML page with the name of a workbook: open it in a spreadsheet program and save it as XLSX"
+    if b"\t" in head and b"\x00" not in head:
+        return "it is a text table with the name of a workbook: name it .tsv"
+    return "open it in a spreadsheet program and save it again"
 
 
 def _grid(workbook: Any, name: str, beside: SheetXml, file_name: str) -> Grid:
@@ -58,7 +72,11 @@ def _grid(workbook: Any, name: str, beside: SheetXml, file_name: str) -> Grid:
         )
     merged = tuple((a[0], a[1], b[0], b[1]) for a, b in sheet.merged_cell_ranges or ())
     count = sum(visible(cell) for row in cells for cell in row)
-    noticed = {"formula_cells": beside.formulas, "zeros_of_format": len(beside.shown)}
+    noticed = {
+        "formula_cells": beside.formulas,
+        "error_cells": beside.errors,
+        "zeros_of_format": len(beside.shown) - beside.errors,
+    }
     return Grid(
         name,
         Rows(cells),
@@ -78,8 +96,30 @@ def _sheets_xml(file: SourceFile) -> dict[str, SheetXml]:
         found = {}
         for name, part in _parts(archive):
             raw = archive.read(part)
-            found[name] = _walk(raw, padded) if padded or b"<f" in raw else SheetXml()
+            found[name] = _walk(raw, padded) if padded or b"<f" in raw or b't="e"' in raw else SheetXml()
         return found
+
+
+def _beside_old(file: SourceFile) -> dict[str, SheetXml]:
+    """The same of an XLS file, by xlrd: padded numbers and error cells."""
+    import xlrd
+
+    book = xlrd.open_workbook(str(file.path), formatting_info=True)
+    found = {}
+    for sheet in book.sheets():
+        found[sheet.name] = beside = SheetXml()
+        for row, column in itertools.product(range(sheet.nrows), range(sheet.ncols)):
+            cell = sheet.cell(row, column)
+            if cell.ctype == xlrd.XL_CELL_ERROR:
+                beside.errors += 1
+                beside.shown[row, column] = xlrd.error_text_from_code.get(cell.value, "#ERROR!")
+            elif cell.ctype == xlrd.XL_CELL_NUMBER:
+                code = book.format_map[book.xf_list[cell.xf_index].format_key].format_str
+                plain = scalar_text(float(cell.value))
+                shown = zero_padded(plain, code)
+                if shown and shown != plain:
+                    beside.shown[row, column] = shown
+    return found
 
 
 def _parts(archive: zipfile.ZipFile) -> Iterator[tuple[str, str]]:
@@ -157,6 +197,9 @@ def _walk(raw: bytes, padded: dict[str, str]) -> SheetXml:
             found.formulas += 1
             if not value and element.find(f"{_MAIN}is") is None and element.get("t") != "str":
                 found.unsolved.append(element.get("r") or f"row {row + 1}")
+        if element.get("t") == "e" and value:  # calamine gives an empty cell for an error
+            found.errors += 1
+            found.shown[row, column] = value
         code = padded.get(element.get("s") or "")
         shown = zero_padded(value, code) if code and element.get("t", "n") == "n" else ""
         if shown and shown != value:

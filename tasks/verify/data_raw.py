@@ -3,32 +3,37 @@
 from __future__ import annotations
 
 import csv
-import datetime as dt
 import gzip
 import io
+import itertools
 import json
 import re
 import unicodedata
-import zipfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
+
+from tasks.verify.raw_documents import docx_characters, folded, html_characters, pdf_characters, visible_characters
+from tasks.verify.raw_sheets import Sheet, doubled_quotes, ending, sheets_of
+
+__all__ = ["folded", "visible_characters"]
 
 TABLE_KINDS = ("work_orders", "fault_codes")
 DOCUMENT_KINDS = ("manuals", "notes")
+_TABLES = r"(csv|tsv|json|jsonl)(\.gz)?|xlsx|xls|parquet|pdf"
 _ENDINGS = {
-    "work_orders": (".csv", ".tsv", ".xlsx", ".xls", ".csv.gz", ".tsv.gz"),
-    "fault_codes": (".csv", ".tsv", ".xlsx", ".xls", ".csv.gz", ".tsv.gz"),
-    "sensor_logs": (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz"),
-    "manuals": (".pdf", ".docx", ".md", ".markdown", ".txt"),
-    "notes": (".docx", ".md", ".markdown", ".txt"),
-    "instructions": (".jsonl", ".json"),
+    "work_orders": _TABLES,
+    "fault_codes": _TABLES,
+    "sensor_logs": r"(csv|tsv|txt)(\.gz)?|parquet",
+    "manuals": r"pdf|docx|(html|htm|md|markdown|txt)(\.gz)?",
+    "notes": r"docx|(html|htm|md|markdown|txt)(\.gz)?",
+    "instructions": r"(jsonl|json)(\.gz)?|parquet",
 }
+"""Endings of the files of each kind, after the last dot or before `.gz`."""
 _LEFT_OUT = re.compile(r"^(runs|ungated)/|(^|/)(\.|~\$)")
 """Output of Gatewright itself, hidden files, lock files of office programs."""
-_COMMON = "的一是在不了有和这主为以要用时到动轴机检查更换修处理油电压正常后发现并重新，。、"
+_COMMON = "的一是在不了有和这主为以要用时到动轴机检查更换修处理油电压正常后发现并重新，。、這為動軸機檢查換處電壓現並"
 
 
 Rows = dict[tuple[str, str], dict[str, str]]
@@ -46,7 +51,7 @@ def files_of(project_dir: Path, source: Mapping[str, Any]) -> list[tuple[str, Pa
     return [
         (unicodedata.normalize("NFC", name), p)
         for name, p in names
-        if name.lower().endswith(_ENDINGS[source["kind"]]) and not _LEFT_OUT.search(name)
+        if re.search(rf"\.({_ENDINGS[source['kind']]})$", name.lower()) and not _LEFT_OUT.search(name)
     ]
 
 
@@ -59,29 +64,65 @@ def raw_bytes(path: Path) -> bytes:
 def decode_again(data: bytes, recorded: str) -> tuple[str, bool]:
     """(text, whether the recorded encoding is right) by an order of its own: BOM, UTF-8, then as recorded.
 
-    Of two Chinese encodings that both decode, the recorded one must give more frequent characters.
+    Of two Chinese encodings that both decode, the recorded one must give more everyday characters. Very few
+    characters that are UTF-8 perhaps by chance may be what a person said they are.
     """
-    for mark, name in ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
+    for mark, name in _MARKS:
         if data.startswith(mark):
-            return data.decode(name, errors="replace"), recorded.startswith(name.removesuffix("-sig"))
+            return data.decode(name, errors="replace"), recorded in (name, name.removesuffix("-sig"))
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         pass
     else:
-        if "\x00" not in text:
+        few = sum(c > "\x7f" for c in text) <= 4 and recorded in ("gb18030", "big5")
+        if "\x00" not in text and not few:
             return text, recorded in ("utf-8", "utf-8-sig")
     try:
         text = data.decode(recorded)
     except (UnicodeDecodeError, LookupError):
         return data.decode("utf-8", errors="replace"), False
-    others = [e for e in ("gb18030", "big5") if e != recorded] if recorded in ("gb18030", "big5") else []
-    return text, all(_frequent(text) >= _frequent(data.decode(e, errors="replace")) for e in others)
+    others = [e for e in _LIKELY if e != recorded] if recorded in _LIKELY else []
+    return text, all(_everyday(text) >= _everyday(data.decode(e, errors="replace")) for e in others)
 
 
-def _frequent(text: str) -> float:
-    outside = [c for c in text if ord(c) > 127]
-    return sum(c in _COMMON for c in outside) / max(1, len(outside))
+_MARKS = (
+    (b"\xef\xbb\xbf", "utf-8-sig"),
+    (b"\xff\xfe\x00\x00", "utf-32"),
+    (b"\x00\x00\xfe\xff", "utf-32"),
+    (b"\xff\xfe", "utf-16"),
+    (b"\xfe\xff", "utf-16"),
+)
+
+
+_LIKELY = ("gb18030", "big5", "utf-16-le", "utf-16-be")
+
+
+def _everyday(text: str) -> float:
+    """Mean weight of the characters outside ASCII: very common ones, those of the first level of GB 2312, others."""
+    outside = Counter(c for c in text if ord(c) > 127)
+    weight = sum(n * (1.0 if c in _COMMON else 0.3 if _first_level(c) else 0.0) for c, n in outside.items())
+    return weight / max(1, outside.total())
+
+
+def _first_level(char: str) -> bool:
+    pair = char.encode("gb2312", errors="ignore")
+    return bool(pair) and 0xB0 <= pair[0] <= 0xD7
+
+
+def encoding_right(name: str, path: Path, recorded: str) -> bool:
+    """Whether a file is in the encoding that the stage recorded; formats with a form of their own have no other."""
+    own = {"xlsx": "workbook", "xls": "workbook", "parquet": "parquet", "docx": "docx", "pdf": "pdf"}.get(ending(name))
+    if own:
+        return recorded.removesuffix(" with ocr") == own
+    data = raw_bytes(path)
+    stated = re.search(rb"charset\s*=\s*[\"']?([\w-]+)", data[:4096]) if ending(name) in ("html", "htm") else None
+    if stated and stated.group(1).decode().lower() in (recorded, *_SAME_AS.get(recorded, ())):
+        return "\ufffd" not in data.decode(recorded, errors="replace")
+    return decode_again(data, recorded)[1]
+
+
+_SAME_AS = {"gb18030": ("gb2312", "gbk", "cp936"), "utf-8-sig": ("utf-8",)}
 
 
 def delimiter_of(text: str, name: str) -> str:
@@ -92,43 +133,54 @@ def delimiter_of(text: str, name: str) -> str:
     return max(",;\t|", key=lambda d: (sum(d in line for line in lines), sum(line.count(d) for line in lines)))
 
 
-def visible_characters(text: str, besides: str = "") -> Counter[str]:
-    """Characters that are not white space, counted."""
-    return Counter(c for c in text if not c.isspace() and c not in besides and c != "\ufeff")
-
-
 def table_rows(name: str, path: Path, source: Mapping[str, Any], encoding: str) -> Rows:
     """Every data row of a table by its location, with the mapped fields as text."""
+    return dict(iter_table_rows(name, path, source, encoding))
+
+
+def iter_table_rows(
+    name: str, path: Path, source: Mapping[str, Any], encoding: str
+) -> Iterator[tuple[tuple[str, str], dict[str, str]]]:
+    """((source, location), mapped fields as text) of every data row, one after the other."""
     wanted = {str(field): _plain(header) for field, header in source["columns"].items()}
-    rows: Rows = {}
-    for sheet, cells, merged in _sheets(name, path, encoding):
-        if source.get("sheet") and sheet != source["sheet"]:
+    for sheet in _sheets(name, path, encoding):
+        if source.get("sheet") and sheet.name != source["sheet"]:
             continue
-        found = _below_header(cells, merged, wanted)
+        found = _below_header(list(itertools.islice(sheet.rows(), 34)), sheet.merged, wanted)
         if found is None:
             continue
         start, at = found
-        end = max((i + 1 for i, row in enumerate(cells) if any(c.strip() for c in row)), default=0)
-        for number, row in enumerate(cells[start:end], start=1):
-            values = {f: row[i] if i < len(row) else "" for f, i in at.items()}
-            rows[name, f"{sheet}#{number}"] = values
-    return rows
+        held: list[tuple[tuple[str, str], dict[str, str]]] = []
+        for number, row in enumerate(_filled(sheet, start), start=1):
+            held.append(((name, f"{sheet.name}#{number}"), {f: row[i] if i < len(row) else "" for f, i in at.items()}))
+            if any(cell.strip() for cell in row) or (sheet.named and not row):  # empty rows at the end are no rows
+                yield from held
+                held = []
 
 
-def _sheets(name: str, path: Path, encoding: str) -> list[tuple[str, list[list[str]], list[Any]]]:
-    if name.lower().endswith((".xlsx", ".xls")):
-        from python_calamine import CalamineWorkbook
+def _filled(sheet: Sheet, start: int) -> Iterator[list[str]]:
+    """The rows from `start` on; a cell that was merged over rows has its text in each of them."""
+    above: dict[int, tuple[int, str]] = {}
+    begins = {(first, left): last for first, left, last, _ in sheet.merged if last > first >= start}
+    for number, row in enumerate(sheet.rows()):
+        if number < start:
+            continue
+        if begins or above:
+            row = list(row)
+            for column, (last, text) in list(above.items()):
+                if number > last:
+                    del above[column]
+                elif column >= len(row) or not row[column]:
+                    row.extend([""] * (column + 1 - len(row)))
+                    row[column] = text
+            for (first, left), last in begins.items():
+                if first == number and left < len(row):
+                    above[left] = (last, row[left])
+        yield row
 
-        book = CalamineWorkbook.from_path(path)
-        sheets = [(n, book.get_sheet_by_name(n)) for n in book.sheet_names]
-        return [
-            (n, [[_cell(v) for v in row] for row in s.to_python(skip_empty_area=False)], s.merged_cell_ranges or [])
-            for n, s in sheets
-        ]
-    text = _lines_of(path, encoding)
-    csv.field_size_limit(2**31 - 1)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter_of(text, name))
-    return [("", [row for row in reader if row], [])]
+
+def _sheets(name: str, path: Path, encoding: str) -> list[Sheet]:
+    return sheets_of(name, path, lambda: _lines_of(path, encoding), delimiter_of)
 
 
 def _lines_of(path: Path, encoding: str) -> str:
@@ -142,10 +194,11 @@ def swallowed_lines(name: str, path: Path, encoding: str) -> int:
     A row over several lines must be well quoted, or all its further lines count; if it is, lines between its first
     and last that have the delimiters of a row count once they are more than prose with commas would give.
     """
-    if name.lower().endswith((".xlsx", ".xls")):
+    if ending(name) not in ("csv", "tsv", "txt"):
         return 0
     text = _lines_of(path, encoding)
     delimiter = delimiter_of(text, name)
+    text = doubled_quotes(text, delimiter)
     lines = text.split("\n")
     csv.field_size_limit(2**31 - 1)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
@@ -170,16 +223,6 @@ def swallowed_lines(name: str, path: Path, encoding: str) -> int:
     return lost
 
 
-def _cell(value: Any) -> str:
-    if isinstance(value, float) and value == int(value) and abs(value) < 1e15:
-        return f"{value:.0f}"
-    if isinstance(value, dt.datetime):
-        return value.strftime("%Y-%m-%d" if value.time() == dt.time.min else "%Y-%m-%d %H:%M:%S")
-    if isinstance(value, bool):
-        return str(value).upper()
-    return "" if value is None else str(value)
-
-
 def _plain(text: str) -> str:
     return "".join(unicodedata.normalize("NFKC", text).casefold().split())
 
@@ -198,63 +241,50 @@ def _below_header(
                         if cell.strip() and _plain(cell) in (wanted[field], lowest[field]):
                             at[field] = i
             if len(at) == len(wanted):
-                deepest = [last[0] for first, last in merged if top <= first[0] < top + height]
+                deepest = [last for first, _, last, _ in merged if top <= first < top + height]
                 return max([top + height, *(d + 1 for d in deepest)]), at
     return None
 
 
 def table_characters(name: str, path: Path, encoding: str, sheet: str) -> int:
-    """Visible characters of a table file, delimiters and quotes not counted."""
-    if name.lower().endswith((".xlsx", ".xls")):
-        cells = next((cells for n, cells, _ in _sheets(name, path, encoding) if n == sheet), [])
-        return sum(visible_characters("".join(row)).total() for row in cells)
-    text, _ = decode_again(raw_bytes(path), encoding)
-    return visible_characters(text, delimiter_of(text, name) + '"').total()
+    """Visible characters of a table file: of its values, where the format keeps names and form apart from them."""
+    if ending(name) in ("csv", "tsv", "txt"):
+        text = _lines_of(path, encoding)
+        delimiter = delimiter_of(text, name)
+        return _visible(doubled_quotes(text, delimiter), delimiter + '"')
+    found = next((s for s in _sheets(name, path, encoding) if s.name == sheet), None)
+    if found is None:
+        return 0
+    return sum(_visible("".join(row)) for row in itertools.islice(found.rows(), int(found.named), None))
+
+
+def _visible(text: str, besides: str = "") -> int:
+    """How many characters are neither white space nor in `besides`."""
+    marks = re.escape(besides)
+    return sum(len(found.group()) for found in re.finditer(rf"[^\s{marks}]+", text))
 
 
 def document_characters(name: str, path: Path, encoding: str) -> list[Counter[str]]:
     """Visible characters of a document, by one or two readers other than the stage's."""
-    if name.lower().endswith(".docx"):
-        return [_docx_characters(path)]
-    if name.lower().endswith(".pdf"):
-        return _pdf_characters(path)
-    return [visible_characters(decode_again(path.read_bytes(), encoding)[0])]
-
-
-def _docx_characters(path: Path) -> Counter[str]:
-    with zipfile.ZipFile(path) as archive:
-        root = ElementTree.fromstring(archive.read("word/document.xml"))
-    word = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
-    return visible_characters("".join(t.text or "" for t in root.iter(f"{word}t")))
-
-
-def _pdf_characters(path: Path) -> list[Counter[str]]:
-    """By pdfplumber, and by pdfium page by page; soft hyphens are hyphens in both."""
-    import pdfplumber
-    import pypdfium2
-
-    with pdfplumber.open(path) as opened:
-        plumbed = "".join(c["text"] for page in opened.pages for c in page.chars)
-    document = pypdfium2.PdfDocument(path)
-    pdfium = "".join(document[i].get_textpage().get_text_range() for i in range(len(document)))
-    document.close()
-    return [folded(visible_characters(t.replace("\ufffe", "-").replace("\x02", "-"))) for t in (plumbed, pdfium)]
-
-
-def folded(counted: Counter[str]) -> Counter[str]:
-    """Ligatures and other compatibility forms as the characters they stand for."""
-    result: Counter[str] = Counter()
-    for char, count in counted.items():
-        for part in unicodedata.normalize("NFKC", char):
-            result[part] += count
-    return result
+    kind = ending(name)
+    if kind == "docx":
+        return [docx_characters(path)]
+    if kind == "pdf":
+        return pdf_characters(path, recognised=encoding == "pdf with ocr")
+    text = decode_again(raw_bytes(path), encoding)[0]
+    return [html_characters(text) if kind in ("html", "htm") else visible_characters(text)]
 
 
 def record_count(path: Path, encoding: str) -> int:
     """Records of an instruction file."""
-    text, _ = decode_again(path.read_bytes(), encoding)
-    if path.suffix.lower() == ".json":
-        return len(json.loads(text))
+    if ending(path.name) == "parquet":
+        import polars as pl
+
+        return int(pl.scan_parquet(path).select(pl.len()).collect().item())
+    text, _ = decode_again(raw_bytes(path), encoding)
+    if ending(path.name) == "json":
+        whole = json.loads(text)
+        return len(whole if isinstance(whole, list) else next(v for v in whole.values() if isinstance(v, list)))
     return sum(1 for line in text.split("\n") if line.strip())
 
 
@@ -262,7 +292,7 @@ def sensor_column(name: str, path: Path, source: Mapping[str, Any], encoding: st
     """The time cell of every data row of a sensor log."""
     names = [*(source.get("channels") or []), *filter(None, [source.get("event")])]
     column = {"timestamp": _plain(source.get("timestamp") or "timestamp"), **{f" {n}": _plain(n) for n in names}}
-    _, cells, _ = _sheets(name, path, encoding)[0]
+    cells = list(_sheets(name, path, encoding)[0].rows())
     found = _below_header(cells, [], column)
     if found is None:
         return []
@@ -273,6 +303,6 @@ def sensor_column(name: str, path: Path, source: Mapping[str, Any], encoding: st
 
 def wide_rows(name: str, path: Path, encoding: str) -> list[list[str]]:
     """Every row of a log without a header."""
-    _, cells, _ = _sheets(name, path, encoding)[0]
+    cells = list(_sheets(name, path, encoding)[0].rows())
     end = max((i + 1 for i, row in enumerate(cells) if any(c.strip() for c in row)), default=0)
     return cells[:end]

@@ -142,7 +142,7 @@ def characters_unexplained(files: RawFiles) -> int:
 
 
 def _encoding_right(name: str, path: Path, encoding: str) -> bool:
-    return encoding == "workbook" or raw.decode_again(raw.raw_bytes(path), encoding)[1]
+    return raw.encoding_right(name, path, encoding)
 
 
 def _masked(files: RawFiles, name: str) -> tuple[int, Counter[str]]:
@@ -169,7 +169,7 @@ def _document_lost(files: RawFiles, name: str, path: Path) -> int:
     removed, placeholders = _masked(files, name)
     held = held - raw.folded(placeholders) if name.lower().endswith(".pdf") else held - placeholders
     lost = min(abs((reading - held).total() - removed) + (held - reading).total() for reading in readings)
-    if encoding not in ("pdf", "docx") and not _encoding_right(name, path, encoding):
+    if not _encoding_right(name, path, encoding):
         lost += held.total()
     texts: dict[str, Counter[str]] = defaultdict(Counter)
     for s in files.samples:

@@ -1,6 +1,7 @@
 """Writing a bundle: the history of a run in one file that can be verified without the project or its database.
 
 events.jsonl           one object a line: the hash, and the hashed bytes as text
+upkeep.jsonl           the same of the project's own chain, where it has entries: removals, deletions, restores
 *.json, gates/, proposals/, <stage>/<attempt>/    documents, reports and plots as the run has them
 keys.allowed_signers   the public keys of the policy, in the form that `ssh-keygen -Y verify` reads
 objects/<sha256>       on request: artifacts, by the digest that the evidence names
@@ -24,14 +25,19 @@ from flows.audit.history import stored_rows
 from flows.gatefiles import attempt_folder
 from flows.ledger import Ledger
 from flows.ledger.chain import Stored
+from flows.ledger.upkeep import stored_upkeep
+from flows.signing import NAMESPACE
 from flows.workspace import GATES
 from specs.canonical import canonical_bytes, sha256_file
 from specs.files import storage_errors
+from specs.policy import read_frozen
 from specs.results import Evidence
 
 FORMAT = "gatewright-bundle"
 VERSION = 2
 EVENTS = "events.jsonl"
+UPKEEP = "upkeep.jsonl"
+KEYS = "keys.allowed_signers"
 LIST = "bundle.json"
 OBJECTS = "objects/"
 VERBATIM = ("artifacts/quarantine.parquet", "artifacts/paragraphs.parquet", "artifacts/review_pairs.parquet")
@@ -81,19 +87,21 @@ def export(
     """
     part = path.with_name(path.name + ".part")  # a bundle that a full disk cut never looks like one
     contents = Contents()
-    ledger.run(run)
+    upkeep = stored_upkeep(ledger, ledger.run(run).project)
     try:
         with storage_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
             with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as bundle:
                 count, head = _write_events(bundle, contents, stored_rows(ledger, run))
+                if upkeep:
+                    _write(bundle, contents, UPKEEP, (_line(row) for row in upkeep))
                 _write_files(bundle, contents, run_dir, artifacts, dangerously_raw_data_of)
                 listed = {
                     "format": FORMAT,
                     "version": VERSION,
                     "run": run,
                     "events": count,
-                    "head": head,
+                    "head": head or None,
                     "files": contents.entries,
                     "left_out": dict(sorted(contents.left_out.items())),
                 }
@@ -112,17 +120,18 @@ def _write_events(bundle: zipfile.ZipFile, contents: Contents, rows: Iterator[St
         nonlocal count, head
         for row in rows:
             count, head = count + 1, row.hash
-            yield json.dumps(_line(row), ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode() + b"\n"
+            yield _line(row)
 
     _write(bundle, contents, EVENTS, lines())
     return count, head
 
 
-def _line(row: Stored) -> dict[str, str]:
+def _line(row: Stored) -> bytes:
     try:
-        return {"body": row.body.decode(), "hash": row.hash}
+        fields = {"body": row.body.decode(), "hash": row.hash}
     except UnicodeDecodeError:  # bytes that somebody put there; the audit of the bundle shall see them as they are
-        return {"body_base64": base64.b64encode(row.body).decode(), "hash": row.hash}
+        fields = {"body_base64": base64.b64encode(row.body).decode(), "hash": row.hash}
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode() + b"\n"
 
 
 def _write_files(
@@ -134,10 +143,28 @@ def _write_files(
     files = {p for pattern in patterns for p in run_dir.glob(pattern) if p.is_file() and not p.is_symlink()}
     for file in sorted(files, key=lambda p: p.relative_to(run_dir).as_posix()):
         _write(bundle, contents, file.relative_to(run_dir).as_posix(), _pieces(file))
+    keys = _allowed_signers(run_dir)
+    if keys:
+        _write(bundle, contents, KEYS, [keys])
     objects = _objects(run_dir, contents, artifacts, raw_data_of)
     for digest, file in sorted(objects.items()):
         _write(bundle, contents, OBJECTS + digest, _pieces(file), zipfile.ZIP_STORED, file.stat().st_size)
     contents.left_out = +contents.left_out
+
+
+def _allowed_signers(run_dir: Path) -> bytes:
+    """The keys of the frozen policy as `ssh-keygen -Y verify -f` reads them, for whoever verifies by hand."""
+    try:
+        policy = read_frozen((run_dir / "policy.json").read_bytes())
+    except (OSError, ValueError):
+        return b""
+    lines = [
+        f'"{approver.id}" namespaces="{NAMESPACE}" {key}\n'
+        for approver in policy.approvers
+        for key in approver.keys
+        if not set(approver.id) & set('"*?!,')  # what such a list would read as a pattern
+    ]
+    return "".join(lines).encode()
 
 
 def _objects(run_dir: Path, contents: Contents, artifacts: bool, raw_data_of: Path | None) -> dict[str, Path]:

@@ -26,13 +26,13 @@ class RunFiles:
     """`folder` holds the files that can be opened. In a bundle `whole` is false: artifacts may have been left out.
 
     `objects` maps the digest that an artifact travels under to the digest of its bytes; `removed` names files whose
-    removal was asked for and recorded, with the reason.
+    removal was asked for and recorded, with their digest and the reason.
     """
 
     folder: Path
     whole: bool = True
     objects: Mapping[str, str] = field(default_factory=dict)
-    removed: Mapping[str, str] = field(default_factory=dict)
+    removed: dict[str, tuple[str, str]] = field(default_factory=dict)
     _hashes: dict[str, str] = field(default_factory=dict, repr=False)
 
     def compare(self, name: str, expected: str, into: Comparison, said: str = "") -> None:
@@ -53,8 +53,8 @@ class RunFiles:
             into.compared += 1
             if self.objects[expected] != expected:
                 into.faults.append(f"{shown} was changed")
-        elif name in self.removed:
-            into.unverified.append(f"{shown} was removed on request: {self.removed[name]}")
+        elif name in self.removed and self.removed[name][0] == expected:
+            into.unverified.append(f"{shown} was removed on request: {self.removed[name][1]}")
         elif not self.whole and left_out(name):
             into.unverified.append(f"{shown} is not in the bundle")
         else:

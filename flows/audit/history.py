@@ -16,14 +16,16 @@ from flows.audit.files import RunFiles
 from flows.folding import RunState, advance
 from flows.gatefiles import attempt_folder
 from flows.ledger import Ledger
-from flows.ledger.chain import ChainCheck, Fault, Stored
+from flows.ledger.chain import ChainCheck, Fault, Stored, as_stored, opened
 from flows.ledger.engine import reading
 from flows.ledger.schema import events as events_table
+from flows.ledger.upkeep import chain_of, stored_upkeep
 from flows.workspace import GATES
 from specs.events import (
     PAYLOADS,
     TERMINAL_KINDS,
     AttemptPublished,
+    DataRemoved,
     DecisionRecorded,
     Event,
     InputsHashed,
@@ -117,6 +119,7 @@ class History:
     unreadable: list[str] = field(default_factory=list)
     kinds: Counter[str] = field(default_factory=Counter)
     state: RunState = field(default_factory=RunState)
+    upkeep: list[str] = field(default_factory=list)
 
     @property
     def run_dir(self) -> Path:
@@ -138,6 +141,26 @@ class History:
                 why = str(error) if type(error) is ValueError else type(error).__name__
                 if len(self.unreadable) < _KEPT_FAULTS:
                     self.unreadable.append(f"event {row.sequence} ({row.kind}): {why}")
+
+    def follow_upkeep(self, rows: Iterable[Stored]) -> None:
+        """Read the chain of the run's project, after the run's own: which files were removed on request.
+
+        What is wrong with the chain is kept in `upkeep`; a chain with faults excuses nothing.
+        """
+        project = self.state.created.project if self.state.created else ""
+        check, removed = ChainCheck(chain_of(project)), {}
+        for row in rows:
+            _, faults = check.see(row)
+            self.upkeep += [f"entry {fault.sequence}: {fault.what}" for fault in faults][:_KEPT_FAULTS]
+            try:
+                payload = opened(row).read()
+            except (ValidationError, ValueError, TypeError):
+                self.upkeep.append(f"entry {row.sequence} cannot be read")
+                continue
+            if isinstance(payload, DataRemoved) and payload.run == self.run:
+                removed.update({file.path: (file.sha256, payload.reason) for file in payload.files})
+        if not self.upkeep:
+            self.files.removed.update(removed)
 
     def _take(self, row: Stored, fields: dict[str, Any]) -> None:
         """Read one event and keep it, unless its kind is a bulk kind that nobody asked for."""
@@ -189,9 +212,12 @@ def read_history(
     ledger: Ledger, run: str, run_dir: Path, *, anchored_at: int = 0, keep: frozenset[str] = frozenset()
 ) -> History:
     """Read everything an audit needs of a run in a ledger, in one pass. Raises `InputError` for an unknown run."""
-    ledger.run(run)
+    if not ledger.knows(run):
+        ledger.run(run)
     history = History(run, RunFiles(run_dir), ledger.rows_beside(run), keep, anchored_at)
     history.follow(stored_rows(ledger, run))
+    project = history.state.created.project if history.state.created else ""
+    history.follow_upkeep(stored_upkeep(ledger, project))
     return history
 
 
@@ -209,8 +235,8 @@ def stored_rows(
         query = query.order_by(events_table.c.sequence.desc()).limit(last).subquery().select()
     with reading(ledger.engine) as connection:
         rows = connection.execution_options(yield_per=_ROWS_AT_ONCE).execute(query.order_by("sequence"))
-        for run_, sequence, kind, actor, at, body, hash_ in rows:
-            yield Stored(run_, sequence, kind, actor, at, bytes(body), hash_)
+        for row in rows:
+            yield as_stored(*row)
 
 
 def _plainly_an_event(row: Stored, fields: dict[str, Any]) -> bool:

@@ -44,6 +44,7 @@ def integrity(history: History, anchored: str, bundle: BundleFacts | None = None
     _gates(checks, history)
     _proposals(checks, history)
     _release(checks, history)
+    _removed(checks, history)
     _handed_over(checks, bundle)
     without = "self-consistent; no anchor was given, so that a history rebuilt as a whole would look the same"
     checks.add("what this proves", [], anchored or without)
@@ -89,7 +90,7 @@ def _beside(checks: Checks, history: History) -> None:
         ),
     ):
         found = {(r["gate"], r["round"]): (r["digest"], r["sequence"]) for r in history.beside[table]}
-        for key in sorted({*rows, *found}):
+        for key in sorted({*rows, *found}, key=repr):
             if rows.get(key) != found.get(key):
                 faults.append(f"table {table}: {key[0]} round {key[1]} is not what the events say")
     decided = {p.decision.gate: p.decision for _, p in history.of(DecisionRecorded)}
@@ -310,6 +311,14 @@ def _manifest_files(history: History, folder: str) -> dict[str, str]:
         return {str(entry["path"]): str(entry["sha256"]) for entry in listed}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
+
+
+def _removed(checks: Checks, history: History) -> None:
+    """Removals stand in the chain of the project, because runs that have ended take no event."""
+    reasons = sorted({reason for _, reason in history.files.removed.values()})
+    seen = f"{len(reasons)} requests, {len(history.files.removed)} files" if reasons else "nothing was removed"
+    check = "the project's own chain, which records what was removed on request, is consistent"
+    checks.add(check, history.upkeep, seen + "".join(f"; {reason}" for reason in reasons))
 
 
 def _handed_over(checks: Checks, bundle: BundleFacts | None) -> None:

@@ -14,11 +14,12 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 
 from flows.audit.archive import MAX_DOCUMENT_BYTES, Archive, Damaged, opened
-from flows.audit.bundle import EVENTS, FORMAT, LIST, OBJECTS, VERSION
+from flows.audit.bundle import EVENTS, FORMAT, LIST, OBJECTS, UPKEEP, VERSION
 from flows.audit.files import RunFiles
 from flows.audit.history import History
 from flows.ledger.chain import Stored
 from specs.base import Sha256, Strict
+from specs.canonical import sha256_bytes
 from specs.errors import InputError, VerificationFailed
 from specs.files import storage_errors
 
@@ -67,7 +68,9 @@ def unpacked(
         with storage_errors(folder):
             objects = _unpack(archive, folder, facts)
         history = History(facts.listed.run, RunFiles(folder, whole=False, objects=objects), None, keep, anchored_at)
-        history.follow(_rows(archive, facts))
+        history.follow(_rows(archive, EVENTS, facts))
+        if UPKEEP in archive.entries:
+            history.follow_upkeep(_rows(archive, UPKEEP, facts))
         yield history, facts
 
 
@@ -101,9 +104,9 @@ def _unpack(archive: Archive, folder: Path, facts: BundleFacts) -> dict[str, str
     room = MAX_DOCUMENTS_BYTES
     for name in sorted(names):
         try:
-            if name.startswith(OBJECTS) or name == EVENTS:
+            if name.startswith(OBJECTS) or name in (EVENTS, UPKEEP):
                 sha256, size = archive.digest(name)
-                if name != EVENTS:
+                if name.startswith(OBJECTS):
                     objects[name.removeprefix(OBJECTS)] = sha256
             else:
                 sha256, size = _document(archive, name, folder, min(room, MAX_DOCUMENT_BYTES))
@@ -118,8 +121,6 @@ def _unpack(archive: Archive, folder: Path, facts: BundleFacts) -> dict[str, str
 
 
 def _document(archive: Archive, name: str, folder: Path, limit: int) -> tuple[str, int]:
-    from specs.canonical import sha256_bytes
-
     data = archive.read(name, limit)
     target = folder / name
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -127,11 +128,11 @@ def _document(archive: Archive, name: str, folder: Path, limit: int) -> tuple[st
     return sha256_bytes(data), len(data)
 
 
-def _rows(archive: Archive, facts: BundleFacts) -> Iterator[Stored]:
+def _rows(archive: Archive, name: str, facts: BundleFacts) -> Iterator[Stored]:
     """The events; a line that cannot be read is a row whose hash cannot be right."""
     position = 0
     try:
-        for position, line in enumerate(archive.lines(EVENTS), start=1):
+        for position, line in enumerate(archive.lines(name), start=1):
             yield _row(line, position, facts.listed.run)
     except Damaged as error:
         if str(error) not in facts.faults:

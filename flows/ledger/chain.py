@@ -39,6 +39,17 @@ class Fault:
     what: str
 
 
+def as_stored(
+    run: object, sequence: object, kind: object, actor: object, at: object, body: object, hash: object
+) -> Stored:
+    """A row as a database gave it. SQLite keeps whatever somebody puts into a column; here each has its own type."""
+    if isinstance(body, str):
+        body = body.encode()
+    data = bytes(body) if isinstance(body, bytes | bytearray | memoryview) else b""
+    number = sequence if type(sequence) is int else 0
+    return Stored(str(run), number, str(kind), str(actor), str(at), data, str(hash))
+
+
 def timestamp(at: datetime) -> str:
     """UTC with microseconds and `Z`, always the same width, so that text order is time order."""
     return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

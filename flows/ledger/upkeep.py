@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, func, insert, select
 
-from flows.ledger.chain import Stored, genesis, opened, seal
+from flows.ledger.chain import Stored, as_stored, genesis, opened, seal
 from flows.ledger.engine import reading, writing
 from flows.ledger.schema import upkeep
 from flows.ledger.store import Ledger
@@ -54,6 +54,6 @@ def upkeep_of(ledger: Ledger, project: str) -> list[Event]:
 def _rows(connection: Connection, chain: str) -> list[Stored]:
     query = select(upkeep).where(upkeep.c.chain == chain).order_by(upkeep.c.sequence)
     return [
-        Stored(row.chain, row.sequence, row.kind, row.actor, row.at, bytes(row.body), row.hash)
+        as_stored(row.chain, row.sequence, row.kind, row.actor, row.at, row.body, row.hash)
         for row in connection.execute(query)
     ]

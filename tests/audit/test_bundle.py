@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from flows.audit import AuditReport, export, read_anchor, verify_bundle
+from flows.audit import AuditReport, export, read_anchor, verify, verify_bundle
 from flows.audit.bundle import OBJECTS, VERBATIM
+from flows.ledger.upkeep import record_upkeep
 from specs.canonical import canonical_bytes, sha256_bytes, sha256_file
 from specs.errors import InputError
+from specs.events import DataRemoved, RemovedFile
 from specs.policy import Approver, Policy
 from specs.results import Evidence, list_artifacts
 from tests.support.run_maker import RunMaker
@@ -110,3 +113,49 @@ def test_an_export_that_fails_leaves_no_half_bundle(finished: RunMaker, tmp_path
     with pytest.raises(InputError, match="there is no run"):
         export(finished.ledger, "r9", finished.run_dir, tmp_path / "one.zip")
     assert list(tmp_path.iterdir()) == []
+
+
+def removed(maker: RunMaker, path: str) -> None:
+    """Remove a file of the run as housekeeping does: record first, then delete."""
+    file = maker.run_dir / path
+    gone = RemovedFile(path=path, sha256=sha256_file(file), bytes=file.stat().st_size)
+    payload = DataRemoved(run="r1", reason="a person asked for it", files=[gone])
+    record_upkeep(maker.ledger, "demo", payload, "me")
+    file.unlink()
+
+
+def test_what_was_removed_on_request_is_said_and_is_no_damage(tmp_path: Path):
+    maker = RunMaker(tmp_path / "project").start().until_gate("stress_test")
+    removed(maker, "01-data/001/artifacts/result.txt")
+    export(maker.ledger, "r1", maker.run_dir, tmp_path / "run.zip", artifacts=True)
+    for report in (verify(maker.ledger, "r1", maker.run_dir), verify_bundle(tmp_path / "run.zip")):
+        assert faults(report) == []
+        said = details(report)["artifacts are those the evidence lists"]
+        assert "was removed on request: a person asked for it" in said
+    (maker.run_dir / "02-dry_run" / "001" / "artifacts" / "result.txt").unlink()
+    assert any("result.txt is missing" in fault for fault in faults(verify(maker.ledger, "r1", maker.run_dir)))
+
+
+def test_a_forged_removal_excuses_nothing(tmp_path: Path):
+    maker = RunMaker(tmp_path / "project").start().until_gate("stress_test")
+    removed(maker, "01-data/001/artifacts/result.txt")
+    with sqlite3.connect(maker.project_dir / ".gatewright" / "gatewright.db") as connection:
+        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'").fetchall():
+            connection.execute(f"DROP TRIGGER {name}")
+        connection.execute("UPDATE upkeep SET body = replace(body, 'result.txt', 'more.txt')")
+    connection.close()
+    (maker.run_dir / "01-data" / "001" / "artifacts" / "more.txt").unlink()
+    found = " ".join(faults(verify(maker.ledger, "r1", maker.run_dir)))
+    assert "the project's own chain" in found
+    assert "artifacts/more.txt is missing" in found
+
+
+def test_the_keys_of_the_policy_travel_as_ssh_keygen_reads_them(tmp_path: Path):
+    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
+    policy = Policy(approvers=[Approver(id="me", may_override=True, keys=[key])])
+    maker = RunMaker(tmp_path / "project", policy=policy).start()
+    export(maker.ledger, "r1", maker.run_dir, tmp_path / "run.zip")
+    with zipfile.ZipFile(tmp_path / "run.zip") as bundle:
+        held = {name: bundle.read(name) for name in bundle.namelist()}
+    assert held["keys.allowed_signers"] == f'"me" namespaces="gatewright" {key}\n'.encode()
+    assert faults(verify_bundle(tmp_path / "run.zip")) == []

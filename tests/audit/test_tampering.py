@@ -222,6 +222,41 @@ def widen_policy(target: Target) -> None:
     path.write_bytes(canonical_bytes(policy))
 
 
+def widen_policy_and_chain(target: Target) -> None:
+    widen_policy(target)
+    digest = sha256_bytes((target.run_dir / "policy.json").read_bytes())
+    rebuilt("run.created", payload(policy=digest))(target)
+
+
+def end_first(target: Target) -> None:
+    def edit(bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return [*bodies[:-2], bodies[-1], bodies[-2]]
+
+    target.rebuild(edit)
+
+
+def twice(kind: str) -> Manipulation:
+    """Record an event a second time at the end and build the chain anew."""
+
+    def manipulate(target: Target) -> None:
+        target.rebuild(lambda bodies: [*bodies, next(b for b in bodies if b["kind"] == kind)])
+
+    return manipulate
+
+
+def rebuilt_at(at: str) -> Manipulation:
+    """Give one event a time that is none, with a hash that fits."""
+
+    def manipulate(target: Target) -> None:
+        sequence, body = target.event("run.finished")
+        body["at"] = at
+        data = canonical_bytes(body)
+        values = (data, sha256_bytes(data), at, sequence)
+        target.sql("UPDATE events SET body = ?, hash = ?, at = ? WHERE sequence = ?", *values)
+
+    return manipulate
+
+
 def forge_evidence(target: Target) -> None:
     path = target.attempt("train", 2) / "evidence.json"
     evidence = json.loads(path.read_bytes())
@@ -233,6 +268,13 @@ def forge_evidence_and_chain(target: Target) -> None:
     forge_evidence(target)
     digest = sha256_bytes((target.attempt("train", 2) / "evidence.json").read_bytes())
     rebuilt("attempt.published", payload(evidence=digest), index=-2)(target)
+
+
+def relink(path: Path) -> None:
+    """The same bytes, somewhere else."""
+    outside = path.parents[4] / "outside.json"
+    path.rename(outside)
+    path.symlink_to(outside)
 
 
 def link(target: Target) -> None:
@@ -258,6 +300,7 @@ INPUTS = ("integrity", "inputs did not change while a stage ran")
 SHOWN = ("integrity", "what each gate showed is unchanged")
 OWN = ("integrity", "each gate showed this run's own evidence, proposal, spec and policy")
 PROPOSALS = ("integrity", "proposals, edits and transcripts are unchanged")
+RELEASED = ("integrity", "released files are those the manifest lists")
 MANIFEST = ("integrity", "the release manifest is the one that was published")
 GAPS = ("completeness", "events are numbered from 1 without a gap")
 BEGINS = ("completeness", "the run begins once, with its first event")
@@ -271,6 +314,7 @@ POLICY = ("authority", "the policy is the one that the run began with")
 NAMED = ("authority", "each decision names a gate that was open, with the digest of what it showed")
 ONCE = ("authority", "each gate and round was decided once")
 ALLOWED = ("authority", "each decision was allowed by the policy")
+SIGNED = ("authority", "each signature is by a key of its person, over exactly what was decided")
 BLOCKED = ("authority", "each gate said truly whether a blocking criterion had failed")
 ORDER = ("authority", "nothing ran, was released or ended without its decision")
 
@@ -282,6 +326,31 @@ CATALOGUE: dict[str, tuple[Manipulation, tuple[str, str]]] = {
         lambda t: t.sql("UPDATE events SET body = ? WHERE sequence = 5", b"\x00noise"),
         HASHES,
     ),
+    "an event's bytes replaced by a text": (
+        lambda t: t.sql("UPDATE events SET body = replace(body, 'demo', 'dema') WHERE sequence = 1"),
+        HASHES,
+    ),
+    "an event's bytes replaced by a number": (lambda t: t.sql("UPDATE events SET body = 7 WHERE sequence = 5"), HASHES),
+    "an event's number made a word": (lambda t: t.sql("UPDATE events SET sequence = 'x' WHERE sequence = 5"), GAPS),
+    "an event's actor made a number": (lambda t: t.sql("UPDATE events SET actor = 7 WHERE sequence = 5"), COLUMNS),
+    "a gate's round made a word": (lambda t: t.sql("UPDATE gates SET round = 'x' WHERE gate = 'data'"), TABLES),
+    "a decision's row added": (
+        lambda t: t.sql(
+            "INSERT INTO decisions SELECT run, gate, 9, digest, choice, actor, at, sequence FROM decisions LIMIT 1"
+        ),
+        TABLES,
+    ),
+    "a gate's row removed": (lambda t: t.sql("DELETE FROM gates WHERE gate = 'train'"), TABLES),
+    "every event gone": (lambda t: t.sql("DELETE FROM events"), GAPS),
+    "two events' bytes swapped": (
+        lambda t: t.statements(
+            ("UPDATE events SET sequence = 99999 WHERE sequence = 5", ()),
+            ("UPDATE events SET sequence = 5 WHERE sequence = 6", ()),
+            ("UPDATE events SET sequence = 6 WHERE sequence = 99999", ()),
+        ),
+        LINKS,
+    ),
+    "the run's count raised": (lambda t: t.sql("UPDATE runs SET sequence = sequence + 1"), ROW),
     "an event dropped": (lambda t: t.sql("DELETE FROM events WHERE sequence = 7"), GAPS),
     "the first event dropped": (lambda t: t.sql("DELETE FROM events WHERE sequence = 1"), BEGINS),
     "the tail cut": (lambda t: truncate(t, rows_too=False), ROW),
@@ -352,6 +421,41 @@ CATALOGUE: dict[str, tuple[Manipulation, tuple[str, str]]] = {
         lambda t: [append_bytes(p) for p in sorted((t.run_dir / "proposals").iterdir())],
         PROPOSALS,
     ),
+    "a released file added": (lambda t: (t.run_dir / "release" / "extra.py").write_text("x"), RELEASED),
+    "an attempt's proposal changed": (
+        lambda t: (t.attempt("data") / "proposal.json").write_bytes(
+            next(iter(sorted((t.run_dir / "proposals").iterdir()))).read_bytes().replace(b'"seed"', b'"sead"')
+        ),
+        DOCUMENTS,
+    ),
+    "an attempt's gate of another gate": (
+        lambda t: shutil.copy(gate_folder(t.run_dir, "train", 2) / "gate.json", t.attempt("data") / "gate.json"),
+        DOCUMENTS,
+    ),
+    "the reports of two stages swapped": (
+        lambda t: swap(t.attempt("data") / "report.md", t.attempt("train", 2) / "report.md"),
+        DOCUMENTS,
+    ),
+    "the evidence of two stages swapped": (
+        lambda t: swap(t.attempt("data") / "evidence.json", t.attempt("dry_run") / "evidence.json"),
+        DOCUMENTS,
+    ),
+    "a hidden file added among the artifacts": (
+        lambda t: (t.attempt("data") / "artifacts" / ".hidden").write_text("x"),
+        UNLISTED,
+    ),
+    "a dangling link added among the artifacts": (
+        lambda t: (t.attempt("data") / "artifacts" / "link").symlink_to("/nowhere"),
+        UNLISTED,
+    ),
+    "gate.json made a link": (
+        lambda t: relink(gate_folder(t.run_dir, "train", 1) / "gate.json"),
+        SHOWN,
+    ),
+    "an attempt's folder renumbered": (
+        lambda t: t.attempt("dry_run").rename(t.attempt("dry_run", 7)),
+        FOLDERS,
+    ),
     "the release manifest changed": (lambda t: append_bytes(t.run_dir / "release" / "manifest.json"), MANIFEST),
     "an attempt's folder gone": (lambda t: shutil.rmtree(t.attempt("dry_run")), FOLDERS),
     "an attempt's folder added": (lambda t: shutil.copytree(t.attempt("data"), t.attempt("data", 2)), FOLDERS),
@@ -415,6 +519,46 @@ CATALOGUE: dict[str, tuple[Manipulation, tuple[str, str]]] = {
         rebuilt("attempt.failed", payload(stage="../../elsewhere")),
         READS,
     ),
+    "rebuilt: a decision moved to another gate": (
+        rebuilt("decision.recorded", decision(gate="release"), index=0),
+        NAMED,
+    ),
+    "rebuilt: a decision moved to another round": (rebuilt("decision.recorded", decision(round=9)), NAMED),
+    "rebuilt: the approver's name in capitals": (rebuilt("decision.recorded", decision(actor="Me")), ALLOWED),
+    "rebuilt: the approver's name with a space": (rebuilt("decision.recorded", decision(actor="me ")), ALLOWED),
+    "rebuilt: the approver's name with something unseen": (
+        rebuilt("decision.recorded", decision(actor="me\u200b")),
+        ALLOWED,
+    ),
+    "rebuilt: the approver's name in fullwidth letters": (
+        rebuilt("decision.recorded", decision(actor="\uff4d\uff45")),
+        ALLOWED,
+    ),
+    "rebuilt: a rework without its reason": (
+        rebuilt("decision.recorded", decision(comment=""), index=3),
+        ALLOWED,
+    ),
+    "rebuilt: an override without its reason": (rebuilt("decision.recorded", decision(comment=""), index=-2), ALLOWED),
+    "rebuilt: a signature claimed": (
+        rebuilt("decision.recorded", decision(authentication="ssh_signature")),
+        SIGNED,
+    ),
+    "rebuilt: another policy": (rebuilt("run.created", payload(policy="b" * 64)), POLICY),
+    "rebuilt: another spec": (rebuilt("run.created", payload(spec="b" * 64)), FROZEN),
+    "rebuilt: another beginning": (without("run.created"), BEGINS),
+    "rebuilt: the policy widened with its event": (widen_policy_and_chain, OWN),
+    "rebuilt: a gate opened on another digest": (rebuilt("gate.opened", payload(digest="b" * 64)), SHOWN),
+    "rebuilt: another manifest": (rebuilt("release.published", payload(manifest="b" * 64)), MANIFEST),
+    "rebuilt: other evidence": (rebuilt("attempt.published", payload(evidence="b" * 64)), DOCUMENTS),
+    "rebuilt: another report": (rebuilt("attempt.published", payload(report="b" * 64)), DOCUMENTS),
+    "rebuilt: a stage published that never ran": (
+        rebuilt("attempt.published", payload(attempt=9)),
+        ATTEMPTS,
+    ),
+    "rebuilt: an end before the release": (end_first, TERMINAL),
+    "rebuilt: a second beginning": (twice("run.created"), BEGINS),
+    "rebuilt: an event of no kind": (rebuilt("attempt.failed", lambda b: b["payload"].pop("error")), READS),
+    "rebuilt: a time that is none": (rebuilt_at("yesterday"), READS),
     "rebuilt: a release from elsewhere": (rebuilt("release.published", payload(folder="../../other")), MANIFEST),
 }
 

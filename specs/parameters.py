@@ -75,6 +75,7 @@ class DataParameters(Strict):
 
     near_duplicate_threshold: float = Field(0.7, gt=0, le=1, description="Jaccard of shingle sets")
     eval_share: float = Field(0.1, gt=0, lt=0.5, description="share of samples held out, by duplicate component")
+    eval_at_most: int | None = Field(10_000, ge=1, description="samples held out at most; null: no limit")
     max_length: int | None = Field(None, ge=16, description="tokens; null: the longest sample decides")
     over_long: Literal["ask", "split", "drop_list", "truncate_prompt"] = Field(
         "ask", description="what happens to samples past max_length; answers are never cut"

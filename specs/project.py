@@ -226,6 +226,14 @@ class Hub(Strict):
     revision: str | None = Field(None, description="commit, tag or branch; null: the newest, which is then recorded")
 
 
+class Split(Strict):
+    """How samples are held out."""
+
+    by: Literal["component", "time"] = Field(
+        "component", description="component: seeded, spread over fault types and machines; time: the newest records"
+    )
+
+
 class Project(Strict):
     """The whole spec."""
 
@@ -245,6 +253,7 @@ class Project(Strict):
     personal_data_allowed: list[str] = Field(
         default_factory=list, description="what is never masked, such as a public service number"
     )
+    split: Split = Field(Split(), description="how samples are held out; similar records stay on one side in any case")
     hardware: Literal["auto"] | Hardware = Field(
         "auto", description="auto: of this machine; else the device to plan for"
     )

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from specs.files import write_bytes, write_json
-from tasks.data.preparing import Prepared, Sample
-from tasks.data.records import Fate, Intake
+from specs.files import storage_errors, sync_folder, write_bytes, write_json
+from tasks.data.preparing import Prepared
+from tasks.data.records import Intake
+from tasks.data.shards import Shards
 
 _STRING, _INT, _FLOAT = pa.string(), pa.int32(), pa.float64()
 
@@ -43,13 +47,15 @@ WINDOWS = _schema(
 )
 
 
-def write_artifacts(folder: Path, intake: Intake, prepared: Prepared, masked: Sequence[Mapping[str, Any]]) -> None:
-    """Write every Parquet file, `decoding.json` and `buckets.json`."""
-    fates = sorted(prepared.fates, key=lambda fate: _place(fate.unit.source, fate.unit.location))
-    write_table(folder / "samples.parquet", SAMPLES, [_sample_row(s) for s in prepared.samples])
-    write_table(folder / "row_ledger.parquet", ROW_LEDGER, [_ledger_row(f, prepared) for f in fates])
-    write_table(folder / "review_pairs.parquet", REVIEW_PAIRS, prepared.review)
-    write_table(folder / "quarantine.parquet", QUARANTINE, [_quarantine_row(f) for f in fates if _quarantined(f)])
+def write_artifacts(
+    folder: Path, shards: Shards, intake: Intake, prepared: Prepared, masked: Sequence[Mapping[str, Any]]
+) -> pl.DataFrame:
+    """Write every Parquet file, `decoding.json` and `buckets.json`; returns the lines of `row_ledger.parquet`."""
+    ledger = fates(shards, prepared)
+    _write_frames(folder / "samples.parquet", SAMPLES, _samples(prepared))
+    _write_frames(folder / "row_ledger.parquet", ROW_LEDGER, ledger.iter_slices(ROWS_AT_ONCE))
+    _write_frames(folder / "review_pairs.parquet", REVIEW_PAIRS, prepared.review.iter_slices(ROWS_AT_ONCE))
+    _write_frames(folder / "quarantine.parquet", QUARANTINE, [_quarantine(shards, prepared)])
     write_table(
         folder / "paragraphs.parquet",
         PARAGRAPHS,
@@ -58,8 +64,13 @@ def write_artifacts(folder: Path, intake: Intake, prepared: Prepared, masked: Se
     write_table(folder / "masked.parquet", MASKED, masked)
     write_table(folder / "windows.parquet", WINDOWS, intake.windows)
     write_json(folder / "decoding.json", {"files": sorted(intake.decoding, key=lambda f: (f["source"], f["sheet"]))})
-    counts = [sum(s.bucket == i for s in prepared.samples) for i in range(len(prepared.edges))]
+    counts = np.bincount(prepared.samples.frame["bucket"].to_numpy(), minlength=len(prepared.edges)).tolist()
     write_json(folder / "buckets.json", {"edges": prepared.edges, "samples": counts, "unit": "tokens"})
+    return ledger
+
+
+ROWS_AT_ONCE = 65_536
+"""Rows of a row group."""
 
 
 def write_table(path: Path, schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -70,54 +81,93 @@ def write_table(path: Path, schema: pa.Schema, rows: Sequence[Mapping[str, Any]]
     write_bytes(path, buffer.getvalue())
 
 
-def _place(source: str, location: str) -> tuple[str, str, int]:
-    before, _, number = location.rpartition("#")
-    return source, before, int(number)
+def _write_frames(path: Path, schema: pa.Schema, frames: Iterable[pl.DataFrame]) -> None:
+    """Write frames as Parquet, atomically, a row group each; equal frames give equal bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(path.name + ".part")
+    with storage_errors(path), part.open("wb") as file:
+        with pq.ParquetWriter(file, schema, compression="zstd") as writer:
+            for frame in frames:
+                if len(frame):
+                    writer.write_table(frame.select(schema.names).to_arrow().cast(schema))
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, path)
+    sync_folder(path.parent)
 
 
-def _sample_row(sample: Sample) -> dict[str, Any]:
-    m, draft = sample.measured, sample.measured.draft
-    return {
-        "sample_id": sample.sample_id,
-        "split": sample.split,
-        "source": draft.unit.source,
-        "location": draft.unit.location,
-        "kind": draft.kind,
-        "device_model": draft.device_model,
-        "phenomenon": draft.phenomenon,
-        "steps": "\n".join(draft.steps),
-        "repair": draft.repair,
-        "prompt": m.prompt,
-        "answer": m.answer,
-        "text": sample.text,
-        "fault_type": draft.fault_type,
-        "n_tokens": m.n_tokens,
-        "bucket": sample.bucket,
-        "component": sample.component,
-    }
+def _samples(prepared: Prepared) -> Iterator[pl.DataFrame]:
+    """The samples, shard by shard."""
+    samples, template = prepared.samples, prepared.samples.shards.recipe.template
+    columns = ["source", "location", "kind", "device_model", "phenomenon", "steps", "repair", "fault_type", "answer"]
+    for start, frame in samples.select([*columns, "rendered_prompt", "n_tokens"]):
+        told = samples.frame.slice(start, len(frame)).select("sample_id", "split", "bucket", "component")
+        texts = map(template.text, frame["rendered_prompt"].to_list(), frame["answer"].to_list())
+        yield frame.rename({"rendered_prompt": "prompt"}).with_columns(
+            pl.col("steps").list.join("\n"), pl.Series("text", list(texts), pl.String), *told.get_columns()
+        )
 
 
-def _ledger_row(fate: Fate, prepared: Prepared) -> dict[str, Any]:
-    kept = fate.fate == "kept"
-    return {
-        "source": fate.unit.source,
-        "location": fate.unit.location,
-        "fate": fate.fate,
-        "reason": fate.reason,
-        "merged_into": fate.merged_into,
-        "sample_ids": prepared.sample_ids[fate.unit.key] if kept else [],
-        "cut_tokens": prepared.cut_tokens[fate.unit.key] if kept else 0,
-    }
+def fates(shards: Shards, prepared: Prepared) -> pl.DataFrame:
+    """One line for every unit, in the order of its file: its fate, why, into what, and what became of it.
+
+    A unit that several samples were made of (a conversation) is kept when one of them is, and merged when all are.
+    """
+    key = pl.concat_str("source", "location", separator="|")
+    rows, merged = prepared.rows, prepared.merged
+    into = pl.Series("merged_into", np.where(merged.into >= 0, merged.into, 0))
+    keys = rows.select(key).to_series()
+    unusable, gone = pl.col("unusable") != "", pl.col("gone")
+    made = rows.select("source", "location", "unusable").with_columns(
+        pl.Series("gone", merged.into >= 0),
+        pl.Series("exact", merged.exact),
+        (keys[into.to_numpy()] if len(rows) else keys).alias("target"),
+    )
+    made = made.select(
+        "source",
+        "location",
+        pl.when(unusable)
+        .then(pl.lit("quarantined"))
+        .when(gone)
+        .then(pl.lit("merged"))
+        .otherwise(pl.lit("kept"))
+        .alias("fate"),
+        pl.when(unusable)
+        .then(pl.col("unusable"))
+        .when(gone & pl.col("exact"))
+        .then(pl.lit("exact_duplicate"))
+        .when(gone)
+        .then(pl.lit("near_duplicate"))
+        .otherwise(pl.lit(""))
+        .alias("reason"),
+        pl.when(gone).then(pl.col("target")).otherwise(pl.lit("")).alias("merged_into"),
+    )
+    given = [frame.select(made.columns) for frame in shards.fates()]
+    order = pl.Enum(["kept", "merged", "quarantined", "out_of_scope"])
+    ledger = pl.concat([made, *given]).sort(pl.col("fate").cast(order), maintain_order=True)
+    ledger = ledger.unique(["source", "location"], keep="first", maintain_order=True)
+    of_unit = prepared.samples.frame.group_by("source", "location", maintain_order=True).agg(
+        pl.col("sample_id").alias("sample_ids"), pl.col("cut_tokens").sum()
+    )
+    ledger = ledger.join(of_unit, on=["source", "location"], how="left").with_columns(
+        pl.col("sample_ids").fill_null([]), pl.col("cut_tokens").fill_null(0)
+    )
+    before = pl.col("location").str.replace(r"#\d+$", "")
+    number = pl.col("location").str.extract(r"#(\d+)$").cast(pl.Int64)
+    return ledger.sort("source", before, number)
 
 
-def _quarantined(fate: Fate) -> bool:
-    return fate.fate == "quarantined"
-
-
-def _quarantine_row(fate: Fate) -> dict[str, Any]:
-    return {
-        "source": fate.unit.source,
-        "location": fate.unit.location,
-        "reason": fate.reason,
-        "original": fate.unit.original,
-    }
+def _quarantine(shards: Shards, prepared: Prepared) -> pl.DataFrame:
+    """The quarantined units with their text as it was read."""
+    names = QUARANTINE.names
+    unusable = np.flatnonzero((prepared.rows["unusable"] != "").to_numpy())
+    columns = ["source", "location", "unusable", "original"]
+    frames = [
+        *(f.filter(pl.col("fate") == "quarantined").select(names) for f in shards.fates()),
+        *(f.rename({"unusable": "reason"}).select(names) for f in shards.select(columns, unusable)),
+    ]
+    if not frames:
+        return pl.DataFrame(schema=dict.fromkeys(names, pl.String))
+    found = pl.concat(frames)
+    number = pl.col("location").str.extract(r"#(\d+)$").cast(pl.Int64)
+    return found.sort("source", pl.col("location").str.replace(r"#\d+$", ""), number, maintain_order=True)

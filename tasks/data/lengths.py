@@ -12,8 +12,9 @@ from specs.errors import InputError
 from specs.parameters import DataParameters
 from tasks.data.paragraphs import sentences
 from tasks.data.records import Draft
+from tasks.data.shingles import F64, I64
 from tasks.data.wording import prompt_length, render, shorten_prompt
-from tasks.prompts import PromptTemplate
+from tasks.prompts import Encoded, PromptTemplate
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +26,53 @@ class Measured:
     answer: str
     n_tokens: int
     learnt: int
+    flaw: str = ""
 
 
 def measure(draft: Draft, language: Language, template: PromptTemplate) -> Measured:
     """Render and tokenise one draft."""
-    prompt, answer = render(draft, language)
-    encoded = template.encode(prompt, answer)
-    total = len(encoded.input_ids)
-    return Measured(draft, prompt, answer, total, total - encoded.trainable_from)
+    return measure_many([draft], language, template)[0]
+
+
+def measure_many(drafts: Sequence[Draft], language: Language, template: PromptTemplate) -> list[Measured]:
+    """Render and tokenise drafts, and name what makes a sample unusable."""
+    rendered = [render(draft, language) for draft in drafts]
+    encoded = template.encode_many([prompt for prompt, _ in rendered], [answer for _, answer in rendered])
+    return [
+        Measured(
+            draft,
+            prompt,
+            answer,
+            len(one.input_ids),
+            len(one.input_ids) - one.trainable_from,
+            flaw(one, answer, template),
+        )
+        for draft, (prompt, answer), one in zip(drafts, rendered, encoded, strict=True)
+    ]
+
+
+def flaw(encoded: Encoded, answer: str, template: PromptTemplate) -> str:
+    """Why the tokens of a sample would teach nothing, or never to stop; an empty string when they are fine."""
+    ids, learnt = encoded.input_ids, encoded.input_ids[encoded.trainable_from :]
+    begin, end = template.tokenizer.bos_token_id, template.tokenizer.eos_token_id
+    if not answer.strip() or len(learnt) < 2:
+        return "no_trainable_token"
+    if learnt[-1] != end:
+        return "no_end_token"
+    if learnt[-2] == end:
+        return "doubled_end_token"
+    if begin is not None and begin != end and ids[:2] == [begin, begin]:
+        return "doubled_begin_token"
+    return ""
+
+
+def unusable(measured: Measured, parameters: DataParameters) -> str:
+    """Why a rendered sample cannot be trained on, or an empty string."""
+    if measured.flaw:
+        return measured.flaw
+    if parameters.over_long == "drop_list" and parameters.max_length and measured.n_tokens > parameters.max_length:
+        return "over_long"
+    return ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,32 +167,44 @@ def _truncate(m: Measured, limit: int, language: Language, template: PromptTempl
     return [replace(best, draft=replace(best.draft, cut_tokens=m.n_tokens - best.n_tokens))]
 
 
-def bucket_edges(lengths: Sequence[int], buckets: int) -> list[int]:
-    """Upper edges of at most `buckets` buckets that minimise the padding of `lengths`, by dynamic programming."""
-    if not lengths:
+def bucket_edges(lengths: Sequence[int] | I64, buckets: int) -> list[int]:
+    """Upper edges of at most `buckets` buckets that minimise the padding of `lengths`, by dynamic programming.
+
+    Exact, in O(buckets * V log V) for V distinct lengths: where the best last bucket of a prefix begins never moves
+    back as the prefix grows, so it is searched between the answers for a shorter and a longer one.
+    """
+    if not len(lengths):
         return []
     values, counts = np.unique(np.asarray(lengths, dtype=np.int64), return_counts=True)
-    total = np.concatenate([[0], np.cumsum(counts)])
+    total = np.concatenate([[0], np.cumsum(counts)]).astype(np.float64)
     number = min(buckets, len(values))
-    cost = np.where(np.arange(len(values) + 1) == 0, 0.0, np.inf)
-    backs: list[list[int]] = []
+    cost = np.full(len(values) + 1, np.inf)
+    cost[0] = 0.0
+    backs: list[I64] = []
     for _ in range(number):
-        following = np.full(len(values) + 1, np.inf)
-        back = [0] * (len(values) + 1)
-        for end in range(1, len(values) + 1):
-            padded = cost[:end] + values[end - 1] * (total[end] - total[:end])
-            back[end] = int(np.argmin(padded))
-            following[end] = padded[back[end]]
+        cost, back = _layer(cost, values.astype(np.float64), total)
         backs.append(back)
-        cost = following
     edges: list[int] = []
     end = len(values)
     for back in reversed(backs):
         edges.append(int(values[end - 1]))
-        end = back[end]
+        end = int(back[end])
     return edges[::-1]
 
 
-def bucket_of(length: int, edges: Sequence[int]) -> int:
-    """Index of the first bucket whose edge is at least `length`."""
-    return next(index for index, edge in enumerate(edges) if length <= edge)
+def _layer(cost: F64, values: F64, total: F64) -> tuple[F64, I64]:
+    """(least padded tokens of each prefix with one bucket more, where its last bucket begins)."""
+    following = np.full(len(cost), np.inf)
+    back = np.zeros(len(cost), np.int64)
+    pending = [(1, len(values), 0, len(values) - 1)]
+    while pending:
+        low, high, first, last = pending.pop()
+        if low > high:
+            continue
+        end = (low + high) // 2
+        start = np.arange(first, min(end - 1, last) + 1)
+        padded = cost[start] + values[end - 1] * (total[end] - total[start])
+        best = int(np.argmin(padded)) if np.isfinite(padded).any() else 0
+        following[end], back[end] = padded[best], start[best]
+        pending += [(low, end - 1, first, int(start[best])), (end + 1, high, int(start[best]), last)]
+    return following, back

@@ -1,122 +1,272 @@
-"""From drafts to samples: duplicates merged, lengths measured, the over-long rule applied, split, buckets."""
+"""From shards of rows to samples: duplicates merged, the over-long rule applied, split, leakage removed, buckets.
+
+Nothing here holds a Python object per row: what is needed of all rows at once is a column.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
 
-from specs.base import Language
-from specs.parameters import DataParameters
+import numpy as np
+import polars as pl
+
+from specs.errors import InputError
 from specs.stages import Progress
-from tasks.data.duplicates import merge_duplicates, split_components
-from tasks.data.lengths import Measured, bucket_edges, bucket_of, fit, measure
-from tasks.data.records import Draft, Fate, Intake
-from tasks.data.split import choose_held_out
-from tasks.prompts import PromptTemplate
+from tasks.data.clusters import components, similar_pairs
+from tasks.data.leakage import NearIndex
+from tasks.data.lengths import bucket_edges, fit, measure_many
+from tasks.data.merging import SPLIT_THRESHOLD, Fingerprints, Flags, Merged, guard_of, merge_duplicates
+from tasks.data.records import Draft
+from tasks.data.shards import Recipe, Shards
+from tasks.data.shingles import F64, I64, ShingleSets, joined, shingle_sets
+from tasks.data.sketches import Sketches
+from tasks.data.split import choose_held_out, choose_newest, held_out_target
+
+VIEWS = ("content", "asked")
+"""What similarity is measured on: what a record says, and its question with its answer."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One row of samples.parquet."""
+@dataclass(slots=True)
+class Samples:
+    """The samples: rows of the shards in their order, then the pieces that the over-long rule made of rows.
 
-    sample_id: str
-    split: str
-    measured: Measured
-    text: str
-    component: int
-    bucket: int
+    `frame` holds their narrow columns with `row`, their number in the shards they come from, and, once they are
+    there, `sample_id`, `split`, `component` and `bucket`.
+    """
+
+    shards: Shards
+    pieces: Shards
+    frame: pl.DataFrame
+    whole: int
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def _parts(self, samples: I64) -> Iterator[tuple[Shards, I64]]:
+        rows = self.frame["row"].to_numpy()[samples]
+        cut = int(np.searchsorted(samples, self.whole))
+        yield self.shards, rows[:cut]
+        yield self.pieces, rows[cut:]
+
+    def sets_of(self, view: str, samples: I64) -> ShingleSets:
+        """Shingle sets of some samples, ascending."""
+        return joined([shards.sets_of(view, rows) for shards, rows in self._parts(samples)])
+
+    def sketches(self, view: str) -> Sketches:
+        """Sketches of all samples."""
+        parts = [shards.sketches(view, rows) for shards, rows in self._parts(np.arange(len(self)))]
+        return Sketches(np.concatenate([p.bands for p in parts]), np.concatenate([p.signature for p in parts]))
+
+    def select(self, columns: list[str]) -> Iterator[tuple[int, pl.DataFrame]]:
+        """(number of the first sample, columns) of all samples, shard by shard."""
+        start = 0
+        for shards, rows in self._parts(np.arange(len(self))):
+            for frame in shards.select(columns, rows):
+                yield start, frame
+                start += len(frame)
+
+    def draft(self, sample: int) -> Draft:
+        """One sample as a draft."""
+        return next(shards.drafts(rows)[0] for shards, rows in self._parts(np.asarray([sample])) if len(rows))
 
 
 @dataclass(slots=True)
 class Prepared:
-    """Everything the artifacts are written from."""
+    """Everything the artifacts are written from. `rows` are the narrow columns of all rows of the shards."""
 
-    samples: list[Sample] = field(default_factory=list)
-    fates: list[Fate] = field(default_factory=list)
-    sample_ids: dict[tuple[str, str], list[str]] = field(default_factory=lambda: defaultdict(list))
-    cut_tokens: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
-    review: list[dict[str, Any]] = field(default_factory=list)
-    edges: list[int] = field(default_factory=list)
-    split_texts: int = 0
-    shortened: int = 0
+    rows: pl.DataFrame
+    merged: Merged
+    review: pl.DataFrame
+    samples: Samples
+    edges: list[int]
+    counts: Counter[str] = field(default_factory=Counter)
 
 
-def prepare(
-    intake: Intake, parameters: DataParameters, language: Language, template: PromptTemplate, progress: Progress
-) -> Prepared:
-    """Give every draft its fate and make the samples. Raises `InputError` for over-long samples that need an answer."""
-    prepared = Prepared(fates=list(intake.fates))
-    progress.start("measure lengths", len(intake.drafts))
-    measured: list[Measured] = []
-    for draft in intake.drafts:
-        one = measure(draft, language, template)
-        progress.advance()
-        reason = _unusable(one, parameters)
-        if reason:
-            prepared.fates.append(Fate(draft.unit, "quarantined", reason))
-        else:
-            measured.append(one)
+def prepare(shards: Shards, by_time: F64 | None, progress: Progress) -> Prepared:
+    """Give every row its fate and make the samples. Raises `InputError` for over-long samples that need an answer.
+
+    `by_time` holds the time of every row (NaN: none) when the newest are to be held out.
+    """
+    recipe = shards.recipe
+    rows = shards.narrow()
     progress.start("find duplicates")
-    drafts = [m.draft for m in measured]
-    merged = merge_duplicates(drafts, parameters.near_duplicate_threshold)
-    prepared.review = merged.review
-    for i, (target, reason) in merged.into.items():
-        into = "|".join(drafts[target].unit.key)
-        prepared.fates.append(Fate(drafts[i].unit, "merged", reason, into))
-    fitted = fit([measured[i] for i in merged.kept], parameters, language, template)
-    prepared.split_texts, prepared.shortened = fitted.split, fitted.shortened
-    _make_samples(prepared, fitted.samples, parameters, template)
-    kept = {s.measured.draft.unit.key: s.measured.draft.unit for s in prepared.samples}
-    prepared.fates.extend(Fate(unit, "kept") for unit in kept.values())
-    return prepared
-
-
-def _unusable(one: Measured, parameters: DataParameters) -> str:
-    """Why a rendered sample cannot be trained on, or an empty string."""
-    if not one.answer.strip() or one.learnt < 2:
-        return "no_trainable_token"
-    if parameters.over_long == "drop_list" and parameters.max_length and one.n_tokens > parameters.max_length:
-        return "over_long"
-    return ""
-
-
-def _make_samples(
-    prepared: Prepared, measured: Sequence[Measured], parameters: DataParameters, template: PromptTemplate
-) -> None:
-    component = split_components(
-        [m.draft.content() for m in measured],
-        [f"{m.prompt}\n{m.answer}" for m in measured],
-        [_group(m.draft) for m in measured],
+    merged = _merge(shards, rows)
+    counts: Counter[str] = Counter()
+    kept = np.flatnonzero((merged.into < 0) & (rows["unusable"] == "").to_numpy())
+    samples = _fit(shards, rows, kept, counts)
+    progress.start("split")
+    component = _components(samples, merged, len(rows))
+    held_out = _held_out(samples, component, by_time, recipe, counts)
+    progress.start("search for leakage")
+    component, held_out = _without_leakage(samples, component, held_out, counts)
+    lengths = samples.frame["n_tokens"].to_numpy()
+    edges = bucket_edges(lengths, recipe.parameters.buckets)
+    samples.frame = samples.frame.with_columns(
+        pl.Series("component", component, pl.Int32),
+        pl.Series("split", np.where(held_out, "eval", "train"), pl.String),
+        pl.Series("bucket", np.searchsorted(np.asarray(edges, np.int64), lengths), pl.Int32),
+        pl.Series("sample_id", _identities(samples.frame), pl.String),
     )
-    fault_types = [m.draft.fault_type for m in measured]
-    held_out = choose_held_out(component, fault_types, parameters.eval_share, parameters.seed)
-    prepared.edges = bucket_edges([m.n_tokens for m in measured], parameters.buckets)
-    for m, c in zip(measured, component, strict=True):
-        key = m.draft.unit.key
-        sample_id = identity(m.draft)
-        prepared.sample_ids[key].append(sample_id)
-        prepared.cut_tokens[key] += m.draft.cut_tokens
-        prepared.samples.append(
-            Sample(
-                sample_id,
-                "eval" if c in held_out else "train",
-                m,
-                template.text(m.prompt, m.answer),
-                c,
-                bucket_of(m.n_tokens, prepared.edges),
-            )
+    counts["merged"] = int((merged.into >= 0).sum())
+    return Prepared(rows, merged, _review(shards, rows, merged), samples, edges, counts)
+
+
+def _merge(shards: Shards, rows: pl.DataFrame) -> Merged:
+    everything = np.arange(len(rows))
+    prints = Fingerprints(rows["exact"].to_numpy(), rows["guard"].to_numpy(), shards.sketches("content", everything))
+    return merge_duplicates(
+        prints,
+        rows["filled"].to_numpy().astype(np.int64),
+        (rows["unusable"] == "").to_numpy(),
+        (rows["kind"] != "sensor").to_numpy(),
+        shards.recipe.parameters.near_duplicate_threshold,
+        lambda some: shards.sets_of("content", some),
+    )
+
+
+def _fit(shards: Shards, rows: pl.DataFrame, kept: I64, counts: Counter[str]) -> Samples:
+    """The kept rows as samples; those past the limit as what the over-long rule makes of them."""
+    recipe = shards.recipe
+    limit = recipe.parameters.max_length
+    over = kept[rows["n_tokens"].to_numpy()[kept] > limit] if limit is not None else kept[:0]
+    pieces = Shards(shards.folder / "pieces", Recipe(recipe.parameters, recipe.language, recipe.template, masks=False))
+    if len(over):
+        measured = measure_many(shards.drafts(over), recipe.language, recipe.template)
+        fitted = fit(measured, recipe.parameters, recipe.language, recipe.template)
+        counts.update({"split_texts": fitted.split, "shortened": fitted.shortened})
+        pieces.add([m.draft for m in fitted.samples], [])
+    whole = kept[~np.isin(kept, over)]
+    columns = ("source", "location", "kind", "device_model", "fault_type", "group", "part", "cut_tokens")
+    names = [*columns, "n_tokens", "learnt"]
+    made = pieces.narrow()
+    frame = pl.concat(
+        [
+            rows.select(names)[whole].with_columns(pl.Series("row", whole, pl.Int64)),
+            made.select(names).with_columns(pl.Series("row", np.arange(len(made)), pl.Int64)),
+        ]
+    )
+    return Samples(shards, pieces, frame, len(whole))
+
+
+def _components(samples: Samples, merged: Merged, rows: int) -> I64:
+    """Components of what is similar by content, or as question and answer, or belongs to one event or one text.
+
+    No guard here: variants that differ in a code are kept, and stay on one side of the split.
+    """
+    count = len(samples)
+    group = samples.frame.select(
+        pl.when(pl.col("group") != "").then(pl.col("group")).otherwise(_key()).alias("group")
+    ).to_series()
+    first = _first_of_its_kind(group)
+    everyone = np.arange(count)
+    links = [(everyone, first)]
+    if samples.whole == count:
+        near = merged.pairs.similarity >= SPLIT_THRESHOLD
+        of_row = np.full(rows, -1, np.int64)
+        of_row[samples.frame["row"].to_numpy()] = everyone
+        links.append((of_row[merged.pairs.a[near]], of_row[merged.pairs.b[near]]))
+    for view in VIEWS if samples.whole < count else VIEWS[1:]:
+        pairs = similar_pairs(samples.sketches(view), everyone, None, SPLIT_THRESHOLD, partial(samples.sets_of, view))
+        links.append((pairs.a, pairs.b))
+    return _connected(count, links)
+
+
+def _connected(count: int, links: Sequence[tuple[I64, I64]]) -> I64:
+    return components(count, np.concatenate([a for a, _ in links]), np.concatenate([b for _, b in links]))
+
+
+def _key() -> pl.Expr:
+    return pl.concat_str("source", "location", separator="|")
+
+
+def _first_of_its_kind(values: pl.Series) -> I64:
+    """For each value, the number of the first equal one."""
+    numbers = values.cast(pl.Categorical).to_physical().to_numpy().astype(np.int64)
+    _, first, back = np.unique(numbers, return_index=True, return_inverse=True)
+    result: I64 = first[back]
+    return result
+
+
+def _held_out(samples: Samples, component: I64, by_time: F64 | None, recipe: Recipe, counts: Counter[str]) -> Flags:
+    parameters = recipe.parameters
+    target = held_out_target(len(samples), parameters.eval_share, parameters.eval_at_most)
+    counts["eval_capped"] = round(parameters.eval_share * len(samples)) - target
+    types = samples.frame["fault_type"].to_list()
+    if by_time is None:
+        chosen = choose_held_out(component, types, samples.frame["device_model"].to_list(), target, parameters.seed)
+    else:
+        time = np.concatenate(
+            [by_time[samples.frame["row"].to_numpy()[: samples.whole]], np.full(len(samples) - samples.whole, np.nan)]
         )
+        counts["samples_without_time"] = int(np.isnan(time).sum())
+        if counts["samples_without_time"] == len(samples):
+            raise InputError(
+                "split: {by: time} needs times, and no sample has one",
+                "map the date column of the work orders (columns: {date: ...}), or set split: {by: component}",
+            )
+        chosen = choose_newest(component, types, time, target)
+    return np.isin(component, np.fromiter(chosen, np.int64, len(chosen)))
 
 
-def _group(draft: Draft) -> str:
-    """Samples that stay on one side: windows of one event, parts of one text."""
-    return draft.group or "|".join(draft.unit.key)
+def _without_leakage(
+    samples: Samples,
+    component: I64,
+    held_out: Flags,
+    counts: Counter[str],
+) -> tuple[I64, Flags]:
+    """Compare the held-out samples with all samples, exactly; what is near a training sample goes to train with it."""
+    sought = np.flatnonzero(held_out)
+    links = [(np.arange(len(component)), component)]
+    for view in VIEWS if len(sought) else ():
+        index = NearIndex(samples.sets_of(view, sought), SPLIT_THRESHOLD)
+        for start, frame in samples.select([view]):
+            a, b = index.near(shingle_sets(frame[view].to_list()))
+            links.append((sought[a], b + start))
+    whole = _connected(len(component), links)
+    trained = np.isin(whole, whole[~held_out])
+    clean = held_out & ~trained
+    counts["moved_to_train"] = int((held_out & trained).sum())
+    return whole, clean
 
 
-def identity(draft: Draft) -> str:
-    """A sample's id: 16 hexadecimal digits of SHA-256 over where it comes from."""
-    where = f"{draft.unit.source}|{draft.unit.location}|{draft.part}"
-    return hashlib.sha256(where.encode()).hexdigest()[:16]
+def _review(shards: Shards, rows: pl.DataFrame, merged: Merged) -> pl.DataFrame:
+    """The pairs that both stay because a code, model or number differs, with their texts and what differs."""
+    a, b = merged.pairs.a[merged.review], merged.pairs.b[merged.review]
+    involved = np.unique(np.concatenate([a, b]))
+    content: list[str] = []
+    guards: list[frozenset[str]] = []
+    for at in range(0, len(involved), _DRAFTS_AT_ONCE):
+        for draft in shards.drafts(involved[at : at + _DRAFTS_AT_ONCE]):
+            content.append(draft.content())
+            guards.append(guard_of(draft))
+    left, right = np.searchsorted(involved, a), np.searchsorted(involved, b)
+    texts = pl.Series(content, dtype=pl.String)
+    differing = [
+        "differ in " + ", ".join(sorted(guards[i] ^ guards[j]))
+        for i, j in zip(left.tolist(), right.tolist(), strict=True)
+    ]
+    return pl.DataFrame(
+        {
+            "source": rows["source"][a],
+            "location_a": rows["location"][a],
+            "source_b": rows["source"][b],
+            "location_b": rows["location"][b],
+            "similarity": merged.pairs.similarity[merged.review],
+            "why": pl.Series(differing, dtype=pl.String),
+            "text_a": texts[left],
+            "text_b": texts[right],
+        }
+    )
+
+
+_DRAFTS_AT_ONCE = 16_384
+
+
+def _identities(frame: pl.DataFrame) -> list[str]:
+    """16 hexadecimal digits of SHA-256 over where each sample comes from."""
+    where = frame.select(pl.concat_str("source", "location", "part", separator="|")).to_series()
+    return [hashlib.sha256(text.encode()).hexdigest()[:16] for text in where.to_list()]

@@ -10,7 +10,7 @@ from specs.project import AnySource, FaultCodes, Instructions, Manuals, Notes, P
 from specs.stages import Progress
 from tasks.data.documentary import Count, Known, read_instructions, read_manual, read_notes
 from tasks.data.files import source_files
-from tasks.data.records import Intake, SourceFile
+from tasks.data.records import Intake, Sink, SourceFile
 from tasks.data.sensors import SensorRules, read_sensor_log
 from tasks.data.tabular import CodeTable, read_fault_codes, read_work_orders
 
@@ -42,10 +42,18 @@ def claimed_files(project_dir: Path, spec: Project) -> tuple[list[tuple[AnySourc
 
 
 def read_sources(
-    project_dir: Path, spec: Project, parameters: DataParameters, count: Count, progress: Progress
+    project_dir: Path,
+    spec: Project,
+    parameters: DataParameters,
+    count: Count,
+    progress: Progress,
+    sink: Sink | None = None,
 ) -> Intake:
-    """Read every file of every source. Raises `SourceError` for the first file that cannot be read."""
-    intake, codes = Intake(), CodeTable()
+    """Read every file of every source. Raises `SourceError` for the first file that cannot be read.
+
+    With a `sink`, drafts and fates go there in shards while the files are read, and none stay in the intake.
+    """
+    intake, codes = Intake(sink=sink), CodeTable()
     pairs, skipped = claimed_files(project_dir, spec)
     intake.counts["files_passed_over"] += skipped
     rules = SensorRules(parameters.window_s, parameters.fault_horizon_s, spec.language, spec.time_zone)
@@ -64,9 +72,9 @@ def read_sources(
         elif isinstance(source, Instructions):
             read_instructions(file, source, intake)
         progress.advance(note=file.name)
+    intake.flush()
     return intake
 
 
 def _known(intake: Intake, codes: CodeTable) -> Known:
-    models = {draft.device_model for draft in intake.drafts if draft.kind in ("work_order", "fault_code")}
-    return Known(sorted(models - {""}), codes)
+    return Known(sorted(intake.known_models()), codes)

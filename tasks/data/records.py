@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -27,7 +28,10 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """One sample in the making. `plain` is running text without a prompt; `group` ties samples of one event."""
+    """One sample in the making. `plain` is running text without a prompt; `group` ties samples of one event.
+
+    `date` is the text of a cell, read only for a split by time.
+    """
 
     unit: Unit
     kind: Kind
@@ -40,6 +44,7 @@ class Draft:
     prompt: str = ""
     plain: str = ""
     group: str = ""
+    date: str = ""
     part: int = 0
     cut_tokens: int = 0
 
@@ -62,12 +67,46 @@ class Fate:
     merged_into: str = ""
 
 
+Sink = Callable[[Sequence[Draft], Sequence[Fate]], None]
+"""Takes drafts and fates in the order of reading, a shard at a time."""
+
+SHARD_ROWS = 16_384
+"""Drafts and fates of a shard: what is in memory while sources are read, and what an interruption can cost."""
+
+
+class Drafts(list[Draft]):
+    """The drafts of an intake that has a sink: once a shard is full, it goes there and the list begins anew.
+
+    Fault codes wait for what follows them, because a later table can still take them back.
+    """
+
+    def __init__(self, intake: Intake, drafts: Iterable[Draft] = ()) -> None:
+        super().__init__(drafts)
+        self.intake = intake
+
+    def append(self, draft: Draft) -> None:
+        """Add a draft; a full shard goes to the sink."""
+        super().append(draft)
+        if len(self) + len(self.intake.fates) >= SHARD_ROWS and draft.kind != "fault_code":
+            self.intake.flush()
+
+    def extend(self, drafts: Iterable[Draft]) -> None:
+        """Add drafts one by one."""
+        for draft in drafts:
+            self.append(draft)
+
+
 @dataclass(slots=True)
 class Intake:
-    """What reading the sources brings: drafts, units that already have a fate, and everything counted on the way."""
+    """What reading the sources brings: drafts, units that already have a fate, and everything counted on the way.
+
+    With a `sink`, drafts and fates pass through in shards, and `models` remembers the machines that they name.
+    """
 
     drafts: list[Draft] = field(default_factory=list)
     fates: list[Fate] = field(default_factory=list)
+    sink: Sink | None = None
+    models: set[str] = field(default_factory=set)
     decoding: list[dict[str, Any]] = field(default_factory=list)
     windows: list[dict[str, Any]] = field(default_factory=list)
     sensor_logs: list[dict[str, Any]] = field(default_factory=list)
@@ -75,9 +114,32 @@ class Intake:
     counts: Counter[str] = field(default_factory=Counter)
     sheets_not_read: list[str] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        if self.sink is not None:
+            self.drafts = Drafts(self, self.drafts)
+
     def drop(self, unit: Unit, fate: FateName, reason: str) -> None:
         """Give a unit its final fate."""
         self.fates.append(Fate(unit, fate, reason))
+        waiting = bool(self.drafts) and self.drafts[-1].kind == "fault_code"
+        if self.sink is not None and len(self.fates) >= SHARD_ROWS and not waiting:
+            self.flush()
+
+    def known_models(self) -> set[str]:
+        """The machines that work orders and fault codes name."""
+        here = {d.device_model for d in self.drafts if d.kind in ("work_order", "fault_code")}
+        return (here | self.models) - {""}
+
+    def flush(self) -> None:
+        """Hand what is here to the sink and begin anew."""
+        if self.sink is None:
+            return
+        self.models = self.known_models()
+        drafts, fates = list(self.drafts), list(self.fates)
+        self.drafts.clear()
+        self.fates.clear()
+        if drafts or fates:
+            self.sink(drafts, fates)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,38 +2,88 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from specs.canonical import digest, sha256_file
 from specs.errors import InputError, ModelError
 from specs.files import write_json
 from specs.parameters import DataParameters
 from specs.stages import Progress, StageContext, StageResult
 from tasks.data.artifacts import write_artifacts
+from tasks.data.clock import parse_time
 from tasks.data.preparing import prepare
-from tasks.data.privacy import Masker, mask_intake
-from tasks.data.reading import read_sources
+from tasks.data.reading import claimed_files, read_sources
+from tasks.data.shards import VERSION, Recipe, Shards
+from tasks.data.shingles import F64
 from tasks.data.summary import notes, summarise
 from tasks.prompts import PromptTemplate
 
 
 def run(context: StageContext, progress: Progress) -> StageResult:
-    """Read, align, deduplicate, split, measure and write. Raises `SourceError` or `InputError` for what is wrong."""
+    """Read, align, deduplicate, split, measure and write. Raises `SourceError` or `InputError` for what is wrong.
+
+    What has been read lies in shards below `checkpoints_dir` until the artifacts are written, so that a preparation
+    that was interrupted goes on after its last complete shard.
+    """
     if context.base_model is None:
         raise ModelError("the data stage needs the base model's tokenizer", "set base_model in project.yaml")
-    parameters = DataParameters.model_validate(context.parameters)
-    template = PromptTemplate.load(context.base_model)
-    intake = read_sources(
-        context.project_dir, context.spec, parameters, lambda text: len(template.encode("", text).input_ids), progress
+    spec = context.spec
+    recipe = Recipe(
+        DataParameters.model_validate(context.parameters),
+        spec.language,
+        PromptTemplate.load(context.base_model),
+        tuple(spec.personal_data_allowed),
+        spec.personal_data == "mask",
     )
-    masker = Masker(context.spec.language, context.spec.personal_data_allowed)
-    if context.spec.personal_data == "mask":
-        mask_intake(intake, masker)
-    prepared = prepare(intake, parameters, context.spec.language, template, progress)
-    if not prepared.samples:
+    shards = Shards(context.checkpoints_dir / f"shards-{_key(context)[:16]}", recipe)
+    intake = read_sources(context.project_dir, spec, recipe.parameters, _counter(recipe.template), progress, shards.add)
+    if recipe.masks:
+        intake.paragraphs = [shards.masker.paragraph(unit) for unit in intake.paragraphs]
+    if shards.reused:
+        progress.say(f"{shards.reused} of {len(shards.counts)} shards were complete already")
+    prepared = prepare(shards, _times(shards, spec.time_zone) if spec.split.by == "time" else None, progress)
+    if not len(prepared.samples):
         raise InputError(
-            f"none of {len(prepared.fates)} rows became a sample", "check the column mapping in project.yaml"
+            f"none of {len(prepared.rows)} records became a sample", "check the column mapping in project.yaml"
         )
     progress.start("write artifacts")
-    write_artifacts(context.artifacts, intake, prepared, masker.rows())
-    summary = {**summarise(intake, prepared, template), "personal_data": masker.counts()}
+    masker = shards.masker
+    ledger = write_artifacts(context.artifacts, shards, intake, prepared, masker.rows())
+    summary = {**summarise(intake, prepared, ledger), "personal_data": masker.counts()}
     write_json(context.artifacts / "summary.json", summary)
-    told = [*notes(intake, prepared, context.spec.language), *masker.notes(keep=context.spec.personal_data == "keep")]
+    told = [*notes(intake, prepared, ledger, spec.language), *masker.notes(keep=not recipe.masks)]
+    shards.remove()
     return StageResult(notes=told)
+
+
+def _counter(template: PromptTemplate) -> Callable[[str], int]:
+    return lambda text: len(template.encode("", text).input_ids)
+
+
+def _key(context: StageContext) -> str:
+    """What the shards depend on: raw files, spec, parameters, tokenizer and the version of the code that makes them."""
+    files, _ = claimed_files(context.project_dir, context.spec)
+    model = context.base_model or Path()
+    names = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
+    tokenizer = {name: sha256_file(model / name) for name in names if (model / name).is_file()}
+    return digest(
+        {
+            "version": VERSION,
+            "files": [[file.name, sha256_file(file.path)] for _, file in files],
+            "spec": context.spec.model_dump(mode="json"),
+            "parameters": context.parameters,
+            "tokenizer": tokenizer,
+        }
+    )
+
+
+def _times(shards: Shards, zone: str) -> F64:
+    """The time of every row in seconds since the epoch; NaN where there is none that can be read."""
+    place = ZoneInfo(zone)
+    texts = [text for _, frame in shards.rows(["date"]) for text in frame["date"].to_list()]
+    read = {text: parse_time(text, place) if text else None for text in set(texts)}
+    return np.asarray([np.nan if read[text] is None else read[text] for text in texts], np.float64)

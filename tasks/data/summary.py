@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
+import polars as pl
+
 from specs.base import Language
-from tasks.data.preparing import Prepared, Sample
+from tasks.data.preparing import Prepared, Samples
 from tasks.data.records import Intake
-from tasks.prompts import PromptTemplate
+from tasks.data.wording import render
 
 FED_EXAMPLES = 3
 GIANT_SHARE = 0.1
@@ -58,65 +59,78 @@ _NOTES: dict[str, dict[Language, str]] = {
         "en": "samples in the largest group of similar records, all on one side of the split: {n}",
         "zh": "最大相似记录组的样本数（全部在划分的同一侧）：{n}",
     },
+    "moved_to_train": {
+        "en": "held-out samples moved to train with a training sample that they resemble: {n}",
+        "zh": "因与训练样本相似而一并移入训练集的留出样本：{n}",
+    },
+    "eval_capped": {
+        "en": "samples left in train because eval_at_most is reached: {n}",
+        "zh": "因达到 eval_at_most 上限而留在训练集的样本：{n}",
+    },
+    "samples_without_time": {
+        "en": "samples without a time that can be read, kept in train: {n}",
+        "zh": "没有可读时间、留在训练集的样本：{n}",
+    },
     "split_texts": {"en": "over-long texts split: {n}", "zh": "被拆分的超长文本：{n}"},
     "shortened": {"en": "over-long prompts shortened: {n}", "zh": "被缩短的超长提示：{n}"},
 }
 
 
-def summarise(intake: Intake, prepared: Prepared, template: PromptTemplate) -> dict[str, Any]:
-    """`summary.json`."""
-    samples = prepared.samples
-    train = [s for s in samples if s.split == "train"]
-    held_out = [s for s in samples if s.split == "eval"]
-    fates = Counter((f.unit.source, f.fate) for f in prepared.fates)
-    components = Counter(s.component for s in samples)
-    train_types = _distribution([s.measured.draft.fault_type for s in train])
+def summarise(intake: Intake, prepared: Prepared, ledger: pl.DataFrame) -> dict[str, Any]:
+    """`summary.json`; `ledger` holds the fate of every unit."""
+    samples = prepared.samples.frame
+    train, held_out = samples.filter(split="train"), samples.filter(split="eval")
+    fates = {(source, fate): n for source, fate, n in ledger.group_by("source", "fate").len().iter_rows()}
+    reasons = ledger.filter(pl.col("reason") != "").select(pl.concat_str("fate", "reason", separator=": "))
+    sizes = samples["component"].value_counts()["count"]
+    train_types = _distribution(train["fault_type"])
     return {
         "schema_version": 1,
         "sources": {
-            source: {fate: fates[source, fate] for fate in ("kept", "merged", "quarantined", "out_of_scope")}
+            source: {fate: fates.get((source, fate), 0) for fate in ("kept", "merged", "quarantined", "out_of_scope")}
             for source in sorted({source for source, _ in fates})
         },
-        "reasons": _distribution([f"{f.fate}: {f.reason}" for f in prepared.fates if f.reason]),
+        "reasons": _distribution(reasons.to_series()),
         "samples": {"train": len(train), "eval": len(held_out)},
-        "kinds": _distribution([s.measured.draft.kind for s in samples]),
-        "fault_types": {"train": train_types, "eval": _distribution([s.measured.draft.fault_type for s in held_out])},
+        "kinds": _distribution(samples["kind"]),
+        "fault_types": {"train": train_types, "eval": _distribution(held_out["fault_type"])},
         "smallest_fault_type": min(train_types, key=lambda t: (train_types[t], t)) if train_types else "",
-        "device_models": _distribution([s.measured.draft.device_model for s in samples]),
-        "tokens": _lengths([s.measured.n_tokens for s in train]),
-        "eval_tokens": _lengths([s.measured.n_tokens for s in held_out]),
-        "learnt_tokens": sum(s.measured.learnt for s in train),
+        "device_models": _distribution(samples["device_model"]),
+        "tokens": _lengths(train["n_tokens"]),
+        "eval_tokens": _lengths(held_out["n_tokens"]),
+        "learnt_tokens": int(train["learnt"].sum()),
         "buckets": {"edges": prepared.edges},
-        "components": {"count": len(components), "largest": max(components.values(), default=0)},
+        "components": {"count": len(sizes), "largest": int(sizes.to_numpy().max(initial=0))},
         "review_pairs": len(prepared.review),
         "sensor_logs": intake.sensor_logs,
         "encodings": {f["source"]: f["encoding"] for f in intake.decoding},
-        "fed_examples": [_as_fed(s, template) for s in _examples(samples)],
+        "fed_examples": [_as_fed(i, prepared.samples) for i in _examples(samples)],
     }
 
 
-def notes(intake: Intake, prepared: Prepared, language: Language) -> list[str]:
+def notes(intake: Intake, prepared: Prepared, ledger: pl.DataFrame, language: Language) -> list[str]:
     """Everything dropped, merged, defaulted or left out, counted, in words."""
-    counts = Counter({**intake.counts, "review": len(prepared.review)})
+    counts = Counter({**intake.counts, **prepared.counts, "review": len(prepared.review)})
     counts["sheets_not_read"] = len(intake.sheets_not_read)
     names = "; ".join(intake.sheets_not_read)
-    counts.update(f.fate for f in prepared.fates if f.fate != "kept")
-    counts.update({"split_texts": prepared.split_texts, "shortened": prepared.shortened})
-    largest = max(Counter(s.component for s in prepared.samples).values(), default=0)
-    if largest > GIANT_SHARE * len(prepared.samples):
+    for fate, count in ledger["fate"].value_counts().iter_rows():
+        counts[fate] = count
+    samples = prepared.samples.frame
+    largest = int(samples["component"].value_counts()["count"].to_numpy().max(initial=0))
+    if largest > GIANT_SHARE * len(samples):
         counts["largest_component"] = largest
     return [text[language].format(n=counts[code], names=names) for code, text in _NOTES.items() if counts[code]]
 
 
-def _distribution(values: Sequence[str]) -> dict[str, int]:
-    return dict(sorted(Counter(value for value in values if value).items()))
+def _distribution(values: pl.Series) -> dict[str, int]:
+    return dict(sorted((value, count) for value, count in values.value_counts().iter_rows() if value))
 
 
-def _lengths(lengths: Sequence[int]) -> dict[str, Any]:
+def _lengths(lengths: pl.Series) -> dict[str, Any]:
     """Nearest-rank percentiles, mean, total and a histogram of 24 equal bins."""
-    if not lengths:
+    if not len(lengths):
         return {"count": 0}
-    ordered = sorted(lengths)
+    ordered = lengths.sort().to_list()
     rank = {f"p{p}": ordered[max(0, -(-p * len(ordered) // 100) - 1)] for p in _PERCENTILES}
     width = max(1, -(-ordered[-1] // 24))
     bins = Counter(n // width for n in ordered)
@@ -131,22 +145,23 @@ def _lengths(lengths: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def _examples(samples: Sequence[Sample]) -> list[Sample]:
-    """One training sample of each of the most frequent kinds."""
-    by_kind: dict[str, Sample] = {}
-    for sample in samples:
-        if sample.split == "train":
-            by_kind.setdefault(sample.measured.draft.kind, sample)
-    frequency = Counter(s.measured.draft.kind for s in samples)
-    return sorted(by_kind.values(), key=lambda s: (-frequency[s.measured.draft.kind], s.sample_id))[:FED_EXAMPLES]
+def _examples(samples: pl.DataFrame) -> list[int]:
+    """Numbers of samples: the first training sample of each of the most frequent kinds."""
+    numbered = samples.with_row_index("number")
+    frequency = dict(samples["kind"].value_counts().iter_rows())
+    first = numbered.filter(split="train").unique("kind", keep="first").select("kind", "sample_id", "number")
+    chosen = sorted(first.iter_rows(), key=lambda row: (-frequency[row[0]], row[1]))[:FED_EXAMPLES]
+    return [number for _, _, number in chosen]
 
 
-def _as_fed(sample: Sample, template: PromptTemplate) -> dict[str, Any]:
-    encoded = template.encode(sample.measured.prompt, sample.measured.answer)
+def _as_fed(number: int, samples: Samples) -> dict[str, Any]:
+    recipe = samples.shards.recipe
+    template, draft = recipe.template, samples.draft(number)
+    encoded = template.encode(*render(draft, recipe.language))
     ids, start = encoded.input_ids, encoded.trainable_from
     return {
-        "sample_id": sample.sample_id,
-        "kind": sample.measured.draft.kind,
+        "sample_id": samples.frame["sample_id"][number],
+        "kind": draft.kind,
         "masked": template.tokenizer.decode(ids[:start]),
         "learnt": template.tokenizer.decode(ids[start:]),
         "n_tokens": len(ids),

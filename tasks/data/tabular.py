@@ -134,7 +134,7 @@ def _take_back(key: tuple[str, str], intake: Intake) -> list[Unit]:
     mine = [
         d for d in intake.drafts if d.kind == "fault_code" and (code_key(d.fault_type), normal(d.device_model)) == key
     ]
-    intake.drafts = [draft for draft in intake.drafts if draft not in mine]
+    intake.drafts[:] = [draft for draft in intake.drafts if draft not in mine]
     return [draft.unit for draft in mine]
 
 
@@ -178,5 +178,14 @@ def _order_draft(
     entry = codes.find(code, device_model)
     if code and codes.entries and entry is None:
         intake.counts["unexplained_codes"] += 1
-    draft = Draft(unit, "work_order", device_model, value["phenomenon"], steps, repair, fault_type=code)
+    draft = Draft(
+        unit,
+        "work_order",
+        device_model,
+        value["phenomenon"],
+        steps,
+        repair,
+        fault_type=code,
+        date=value.get("date", ""),
+    )
     return replace(draft, fault_type=entry.code, meaning=entry.meaning) if entry else draft

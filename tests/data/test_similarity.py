@@ -4,44 +4,130 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.data.duplicates import merge_duplicates, split_components
+from tasks.data.clusters import components, similar_pairs
+from tasks.data.leakage import NearIndex, bitmaps
+from tasks.data.merging import Merged, fingerprints, guard_of, in_memory, merge_duplicates
 from tasks.data.records import Draft, Unit
-from tasks.data.similarity import critical_tokens, jaccard, normalise, shingles, similar_pairs
-from tasks.data.split import choose_held_out
+from tasks.data.shards import filled
+from tasks.data.shingles import ShingleSets, dense, jaccard, shingle_sets
+from tasks.data.similarity import critical_tokens, normalise
+from tasks.data.sketches import sketches_of
 
-texts = st.lists(st.text(alphabet="ab c12轴承坏", max_size=30), min_size=2, max_size=25)
+TEXTS = st.lists(st.text(alphabet="ab c12轴承坏", max_size=30), min_size=2, max_size=25)
 
 
 def draft(number: int, phenomenon: str, fault_type: str = "", repair: str = "replaced it") -> Draft:
     return Draft(Unit("f.csv", f"#{number}"), "work_order", "M1", phenomenon, (), repair, fault_type)
 
 
-@settings(max_examples=100, deadline=None)
-@given(texts, st.sampled_from([0.5, 0.7, 0.9, 1.0]))
-def test_no_pair_at_or_above_the_threshold_is_missed(values, threshold):
-    sets = [shingles(normalise(v)) for v in values]
-    wanted = [
-        (a, b) for a in range(len(sets)) for b in range(a + 1, len(sets)) if jaccard(sets[a], sets[b]) >= threshold
-    ]
-    assert [(p.a, p.b) for p in similar_pairs(sets, threshold)] == wanted
+def merge(drafts: list[Draft], threshold: float = 0.7) -> Merged:
+    texts = [normalise(d.content()) for d in drafts]
+    everyone = np.ones(len(drafts), np.bool_)
+    prints = fingerprints(texts, [guard_of(d) for d in drafts])
+    fields = np.asarray([filled(d) for d in drafts], np.int64)
+    return merge_duplicates(prints, fields, everyone, everyone, threshold, in_memory(texts))
 
 
-def test_minhash_finds_what_the_exact_search_finds_on_clear_copies():
+def merged_into(merged: Merged) -> dict[int, tuple[int, str]]:
+    reasons = {True: "exact", False: "near"}
+    return {int(i): (int(merged.into[i]), reasons[bool(merged.exact[i])]) for i in np.flatnonzero(merged.into >= 0)}
+
+
+def plain_shingles(text: str) -> set[str]:
+    whole, size = dense(normalise(text))
+    return {whole[i : i + size] for i in range(max(1, len(whole) - size + 1))}
+
+
+def plain_jaccard(a: str, b: str) -> float:
+    x, y = plain_shingles(a), plain_shingles(b)
+    return len(x & y) / len(x | y)
+
+
+def all_pairs(count: int) -> tuple[Any, Any]:
+    return np.divmod(np.arange(count * count), count)
+
+
+@settings(max_examples=80, deadline=None)
+@given(TEXTS)
+def test_hashed_shingles_give_the_similarity_of_the_sets_of_characters(texts):
+    sets = shingle_sets([normalise(t) for t in texts])
+    assert sets.sizes().tolist() == [len(plain_shingles(t)) for t in texts]
+    a, b = all_pairs(len(texts))
+    same_script = [(dense(normalise(texts[i]))[1] == dense(normalise(texts[j]))[1]) for i, j in zip(a, b, strict=True)]
+    expected = [plain_jaccard(texts[i], texts[j]) for i, j in zip(a, b, strict=True)]
+    found = jaccard(sets, a, sets, b)
+    assert [x for x, s in zip(found, same_script, strict=True) if s] == pytest.approx(
+        [x for x, s in zip(expected, same_script, strict=True) if s]
+    )
+
+
+@settings(max_examples=80, deadline=None)
+@given(TEXTS, TEXTS, st.sampled_from([0.5, 0.7, 0.9, 1.0]))
+def test_the_search_for_leakage_misses_no_pair_at_or_above_the_threshold(sought, others, threshold):
+    left, right = (shingle_sets([normalise(t) for t in texts]) for texts in (sought, others))
+    a, b = np.divmod(np.arange(len(sought) * len(others)), len(others))
+    wanted = jaccard(left, a, right, b) >= threshold
+    x, y = NearIndex(left, threshold).near(right)
+    assert list(zip(x, y, strict=True)) == list(zip(a[wanted], b[wanted], strict=True))
+
+
+@settings(max_examples=80, deadline=None)
+@given(TEXTS)
+def test_bitmaps_differ_in_no_more_bits_than_sets_in_elements(texts):
+    sets = shingle_sets([normalise(t) for t in texts])
+    a, b = all_pairs(len(texts))
+    bits = np.bitwise_count(bitmaps(sets)[a] ^ bitmaps(sets)[b]).sum(1)
+    elements = [len(plain_set(sets, i) ^ plain_set(sets, j)) for i, j in zip(a, b, strict=True)]
+    assert (bits <= elements).all()
+
+
+def plain_set(sets: ShingleSets, row: int) -> set[int]:
+    return set(sets.values[sets.offsets[row] : sets.offsets[row + 1]].tolist())
+
+
+def test_clear_copies_are_found_and_nothing_else():
     rng = random.Random(4)
     words = [f"word{rng.randrange(9999)}" for _ in range(900)]
-    originals = [" ".join(rng.sample(words, 14)) for _ in range(60)]
-    copies = [text + " x" for text in originals]
-    sets = [shingles(normalise(t)) for t in originals + copies]
-    exact = {(p.a, p.b) for p in similar_pairs(sets, 0.7)}
-    sketched = {(p.a, p.b) for p in similar_pairs(sets, 0.7, exact_up_to=0)}
-    assert exact == {(i, i + 60) for i in range(60)}
-    assert sketched <= exact
-    assert len(sketched) >= 58
+    originals = [" ".join(rng.sample(words, 14)) for _ in range(300)]
+    texts = [normalise(t) for t in [*originals, *(t + " x" for t in originals)]]
+    sketches = sketches_of(shingle_sets(texts))
+    pairs = similar_pairs(sketches, np.arange(600), None, 0.7, in_memory(texts))
+    found = set(zip(pairs.a.tolist(), pairs.b.tolist(), strict=True))
+    assert found <= {(i, i + 300) for i in range(300)}
+    assert len(found) >= 299
+
+
+def test_a_bucket_of_many_alike_is_found_by_its_leader_alone():
+    """A thousand variants of one record are a thousand pairs, not half a million."""
+    texts = [
+        normalise(f"the spindle of the big lathe makes a grinding noise after warm up, order {n}") for n in range(1000)
+    ]
+    pairs = similar_pairs(sketches_of(shingle_sets(texts)), np.arange(1000), None, 0.7, in_memory(texts))
+    assert len(set(components(1000, pairs.a, pairs.b).tolist())) == 1
+    assert len(pairs) <= 16_000
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.lists(st.sampled_from("abcdefgh"), min_size=1, max_size=8), min_size=2, max_size=40))
+def test_what_goes_is_similar_to_what_stays_and_one_of_each_cluster_stays(words):
+    drafts = [draft(n, " ".join(f"word{w}word" for w in chosen)) for n, chosen in enumerate(words)]
+    merged = merge(drafts)
+    texts = [d.content() for d in drafts]
+    for gone, (stays, reason) in merged_into(merged).items():
+        assert merged.into[stays] < 0
+        first = next(i for i in range(len(texts)) if normalise(texts[i]) == normalise(texts[gone]))
+        centre_of = gone if reason == "near" else first
+        assert merged.into[gone] == stays
+        assert plain_jaccard(texts[centre_of], texts[stays]) >= 0.7
+    for i in np.flatnonzero(merged.into < 0):
+        assert all(normalise(texts[i]) != normalise(texts[j]) for j in np.flatnonzero(merged.into < 0) if i != j)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +147,13 @@ def test_codes_numbers_axes_and_ordinals_are_critical(a, b):
 
 
 @pytest.mark.parametrize(
-    ("a", "b"), [("Belt  is LOUD!", "belt is loud"), ("主轴 异响。", "主轴异响"), ("ＡＬＭ０４１２", "alm0412")]
+    ("a", "b"),
+    [
+        ("Belt  is LOUD!", "belt is loud"),
+        ("主轴 异响。", "主轴异响"),
+        ("ＡＬＭ０４１２", "alm0412"),
+        ("the_belt", "the belt"),
+    ],
 )
 def test_writing_does_not_make_a_difference(a, b):
     assert normalise(a) == normalise(b)
@@ -70,47 +162,36 @@ def test_writing_does_not_make_a_difference(a, b):
 def test_one_of_each_cluster_stays_and_a_chain_is_not_merged_through():
     base = "the spindle belt makes a loud noise in the morning when the hall is still cold"
     far = base.replace("morning when the hall is still cold", "evening while somebody cleans the floor")
-    drafts = [draft(1, base), draft(2, base + " again"), draft(3, far), draft(4, base.upper())]
-    merged = merge_duplicates(drafts, 0.7)
-    assert merged.into == {1: (0, "near_duplicate"), 3: (0, "exact_duplicate")}
-    assert merged.kept == [0, 2]
+    merged = merge([draft(1, base), draft(2, base + " again"), draft(3, far), draft(4, base.upper())])
+    assert merged_into(merged) == {1: (0, "near"), 3: (0, "exact")}
 
 
-def test_variants_are_kept_listed_and_in_one_component():
+def test_variants_are_kept_and_listed():
     text = "drive alarm shows up after power on and the axis will not enable at all"
-    drafts = [draft(n, text, f"SV04{n}1") for n in range(1, 5)]
-    merged = merge_duplicates(drafts, 0.7)
-    assert merged.kept == [0, 1, 2, 3]
-    assert len(merged.review) == 6
-    contents = [d.content() for d in drafts]
-    assert set(split_components(contents, contents, [""] * 4)) == {0}
+    merged = merge([draft(n, text, f"SV04{n}1") for n in range(1, 5)])
+    assert not merged_into(merged)
+    assert set(merged.pairs.b[merged.review].tolist()) | set(merged.pairs.a[merged.review].tolist()) == {0, 1, 2, 3}
+    assert set(components(4, merged.pairs.a, merged.pairs.b).tolist()) == {0}
 
 
 def test_models_and_codes_without_digits_are_critical_too():
     text = "the bucket cylinder leaks on the left side and has to be repacked again"
     a, b = draft(1, text, "LEAK"), draft(2, text + " now", "LEAK")
-    assert merge_duplicates([a, b], 0.7).into
-    assert not merge_duplicates([a, replace(b, device_model="M")], 0.7).into
-    assert not merge_duplicates([a, replace(b, fault_type="DRIP")], 0.7).into
+    assert merged_into(merge([a, b]))
+    assert not merged_into(merge([a, replace(b, device_model="M")]))
+    assert not merged_into(merge([a, replace(b, fault_type="DRIP")]))
+    assert not merged_into(merge([a, replace(b, kind="note")]))
 
 
 def test_the_record_with_more_fields_stays():
     text = "the coolant pump trips its protection after a few minutes every morning"
     poor, rich = draft(1, text), draft(2, text + " again")
     rich = Draft(rich.unit, "work_order", "M1", rich.phenomenon, ("measured current",), rich.repair)
-    assert merge_duplicates([poor, rich], 0.6).into == {0: (1, "near_duplicate")}
+    assert merged_into(merge([poor, rich])) == {0: (1, "near")}
 
 
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.tuples(st.integers(0, 40), st.sampled_from(["", "A", "B", "C"])), min_size=1, max_size=120),
-    st.floats(0.05, 0.4),
-    st.integers(0, 9),
-)
-def test_a_fault_type_is_never_only_held_out(items, share, seed):
-    component, types = [c for c, _ in items], [t for _, t in items]
-    chosen = choose_held_out(component, types, share, seed)
-    assert chosen == choose_held_out(component, types, share, seed)
-    trained = {t for c, t in items if c not in chosen}
-    assert set(types) - {""} <= trained
-    assert sum(c in chosen for c in component) <= round(share * len(items))
+def test_no_records_are_no_trouble():
+    assert not merged_into(merge([]))
+    x, y = NearIndex(shingle_sets([]), 0.7).near(shingle_sets(["a"]))
+    assert not len(x)
+    assert not len(y)

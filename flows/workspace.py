@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import platform
 import re
 import sys
 from dataclasses import dataclass
 from functools import cache
-from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -20,8 +18,9 @@ from specs.errors import GatewrightError, InputError
 from specs.files import write_json
 from specs.metrics import STAGES
 from specs.policy import Policy, read_frozen
-from specs.project import Project
-from tasks.data.files import matching_files, source_name
+
+if TYPE_CHECKING:  # whoever only looks where things lie does not load the spec
+    from specs.project import Project
 
 GATES: tuple[str, ...] = (*STAGES, "release")
 """The gates in order, each named after the stage it leads to."""
@@ -118,6 +117,8 @@ def check_run_id(run: str) -> str:
 @cache
 def code_version() -> str:
     """Version and digest of the code that runs, as `0.1.0 sha256:...`."""
+    from importlib import metadata
+
     root = Path(__file__).resolve().parent.parent
     parts: list[str] = []
     for package in ("specs", "tasks", "agents", "flows"):
@@ -132,6 +133,9 @@ def code_version() -> str:
 
 def environment() -> dict[str, Any]:
     """What of this machine may matter to a result: an allow-list, nothing else of the environment."""
+    import platform
+    from importlib import metadata
+
     versions: dict[str, str | None] = {}
     for name in _VERSIONS:
         try:
@@ -168,6 +172,8 @@ def frozen_spec(workspace: Workspace) -> Project:
     path = workspace.folder / "spec.json"
     if not path.is_file():
         raise InputError(f"{path} is missing", "restore the run's folder from a backup; the run cannot go on without")
+    from specs.project import Project
+
     try:
         return Project.model_validate_json(path.read_bytes())
     except ValidationError as error:
@@ -198,6 +204,8 @@ def frozen_policy(workspace: Workspace) -> Policy:
 
 def project_inputs(project_dir: Path, spec: Project) -> dict[str, str]:
     """Digest of every raw file the sources name, by its path relative to the project."""
+    from tasks.data.files import matching_files, source_name
+
     found: dict[str, str] = {}
     for source in spec.sources:
         for path in matching_files(project_dir, source.path):

@@ -10,7 +10,7 @@ import typer
 
 from flows.cli.app import app
 from flows.cli.options import AsJson, ProjectOption, RunArgument
-from flows.cli.output import emit, guarded, say, show
+from flows.cli.output import emit, guarded, say, show, tell
 from specs.errors import EXIT_DONE, EXIT_VERIFICATION, InputError
 from specs.metrics import STAGES
 
@@ -29,10 +29,9 @@ Folders = Annotated[
 @guarded
 def status(run: RunArgument = None, project: ProjectOption = None, as_json: AsJson = False) -> int:
     """Where a run stands: stages, verdicts, and the gate that waits."""
-    from flows.cli.find import find_run
+    from flows.cli.find import look_for
 
-    found = find_run(run, project)
-    document = status_of(found)
+    document = standing_of(*look_for(run, project))
     if as_json:
         emit(document)
         return EXIT_DONE
@@ -47,20 +46,30 @@ def status(run: RunArgument = None, project: ProjectOption = None, as_json: AsJs
 def _sentence(gate: dict[str, Any]) -> str:
     from flows.standing import sentence
 
-    return sentence(gate)
+    return sentence(gate) if "quorum" in gate else "waits for a decision"
 
 
 def status_of(found: Any) -> dict[str, Any]:
     """The status document of a run."""
+    return standing_of(found.workspace, found.ledger)
+
+
+def standing_of(workspace: Any, ledger: Any) -> dict[str, Any]:
+    """The same, from anything that reads the run's events. Without its policy nobody can be said to be waited for."""
     from flows.standing import waiting
     from flows.state import fold, status_document
     from flows.workspace import frozen_policy
 
-    state = fold(found.ledger.events(found.run))
+    state = fold(ledger.events(workspace.run))
     name = state.created.project if state.created else ""
-    more = waiting(frozen_policy(found.workspace), state.gate) if state.gate else None
+    more = None
+    if state.gate:
+        try:
+            more = waiting(frozen_policy(workspace), state.gate)
+        except InputError as error:
+            tell(f"run {workspace.run}: {error.message}; gatewright close {workspace.run} ends a run that is lost")
     who = more.waits_for if more else ()
-    return status_document(state, found.run, name, waits_for=who, more=more.document() if more else None)
+    return status_document(state, workspace.run, name, waits_for=who, more=more.document() if more else None)
 
 
 def _stage_table(document: dict[str, Any]) -> Any:
@@ -83,11 +92,9 @@ def _stage_table(document: dict[str, Any]) -> Any:
 @guarded
 def gates(folders: Folders = None, project: Projects = None, as_json: AsJson = False) -> int:
     """Every open gate of one or several projects."""
-    from flows.cli.find import Found
-
     found = []
     for workspace, ledger, _row in _runs_of(folders, project, states=("waiting",)):
-        document = status_of(Found(workspace, ledger))
+        document = standing_of(workspace, ledger)
         gate = document["gate"]
         found.append(
             {"project": document["project"], "run": workspace.run, **gate, "folder": str(workspace.project_dir)}
@@ -140,13 +147,13 @@ def _runs_of(
     folders: list[Path] | None, projects: list[Path] | None, *, states: Any = None, limit: int | None = None
 ) -> list[tuple[Any, Any, Any]]:
     """The runs of the projects that are named, or of the project here, oldest first: (workspace, ledger, row)."""
-    from flows.cli.find import open_ledger, place_of, project_folder
+    from flows.cli.find import look_at, place_of, project_folder
 
     found, seen = [], set()
     for chosen in [*(folders or []), *(projects or [])] or [None]:  # type: ignore[list-item]
         folder = project_folder(chosen)
         try:
-            ledger = open_ledger(folder)
+            ledger = look_at(folder)
         except InputError:
             continue
         for row in ledger.runs(states=states, limit=limit):

@@ -70,6 +70,8 @@ def test_a_run_whose_folder_is_gone_can_be_closed_and_the_project_goes_on(tmp_pa
     project = tmp_path / "p"
     workspace = at_first_gate(project)
     shutil.rmtree(workspace.folder)
+    assert gatewright("status", "--json", cwd=project).json["state"] == "waiting"
+    assert "gate r1.data.1" in gatewright("gates", cwd=project).out
     refused = gatewright("run", ".", "--json", cwd=project)
     assert refused.code == 6
     assert "gatewright close r1" in refused.json["error"]["hint"]

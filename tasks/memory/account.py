@@ -28,7 +28,8 @@ class Fits(Strict):
     usable_bytes: int
     share: float
     fits: bool
-    over_bytes: int = Field(ge=0, description="how much is missing")
+    over_bytes: int = Field(ge=0, description="how much is missing on the device")
+    reasons: list[str] = Field(default_factory=list, description="what does not fit, in words: device, host, disk")
 
 
 class Account(Strict):
@@ -63,11 +64,14 @@ class Account(Strict):
 
     def on(self, device: Device) -> Account:
         """The same account, set against a device."""
-        return self.model_copy(update={"fits": fits(self.process_bytes, device)})
+        return self.model_copy(update={"fits": self._fits(device)})
+
+    def _fits(self, device: Device) -> Fits:
+        return fits(self.process_bytes, device, self.host_peak_bytes, self.disk_bytes)
 
     def check(self, device: Device) -> MemoryCheck:
         """As a proposal carries it."""
-        verdict = fits(self.process_bytes, device)
+        verdict = self._fits(device)
         return MemoryCheck(
             peak_bytes=verdict.needed_bytes,
             usable_bytes=verdict.usable_bytes,
@@ -79,16 +83,27 @@ class Account(Strict):
         )
 
 
-def fits(needed_bytes: int, device: Device) -> Fits:
-    """Whether a process of that size has room on a device."""
+def fits(needed_bytes: int, device: Device, host_bytes: int = 0, disk_bytes: int = 0) -> Fits:
+    """Whether a process of that size has room on a device, in its host's memory and on its disk, where known."""
     over = max(0, needed_bytes - device.usable_bytes)
+    compared = [
+        (device.name, needed_bytes, device.usable_bytes),
+        ("host memory", host_bytes, device.host_bytes),
+        ("disk", disk_bytes, device.disk_bytes),
+    ]
+    reasons = [
+        f"{name}: {needed / 2**30:.1f} GiB needed, {there / 2**30:.1f} GiB can be used"
+        for name, needed, there in compared
+        if there is not None and needed > there
+    ]
     return Fits(
         device=device.name,
         needed_bytes=needed_bytes,
         usable_bytes=device.usable_bytes,
         share=round(needed_bytes / device.usable_bytes, 4) if device.usable_bytes else 0.0,
-        fits=over == 0,
+        fits=not reasons,
         over_bytes=over,
+        reasons=reasons,
     )
 
 

@@ -32,11 +32,20 @@ class Device(Strict):
     bf16: bool
     tflops: float | None = None
     driver: str = ""
+    host_bytes: int | None = Field(None, description="host memory that trainings can have; null: not known")
+    disk_bytes: int | None = Field(None, description="free disk; null: not known")
     here: bool = Field(True, description="false: named in the spec, not in this machine")
+
+    def with_host(self, memory_gb: float | None, disk_gb: float | None) -> Device:
+        """The same beside this much host memory and disk, in GiB; null is not known."""
+        found = {"host_bytes": memory_gb, "disk_bytes": disk_gb}
+        return self.model_copy(update={k: round(v * GIB) for k, v in found.items() if v is not None})
 
     def facts(self) -> dict[str, Any]:
         """Plain data for the proposer: holds nothing that identifies the machine."""
-        return self.model_dump(mode="json", exclude={"driver", "usable_source", "free_bytes", "here"})
+        return self.model_dump(
+            mode="json", exclude={"driver", "usable_source", "free_bytes", "here", "host_bytes", "disk_bytes"}
+        )
 
 
 def this_device(hardware: Literal["auto"] | Hardware = "auto") -> Device:
@@ -142,6 +151,7 @@ def _cuda_device() -> Device | None:
             physical_cores=_cores(),
             bf16=int(major) >= 8,
             tflops=_tflops(name),
+            host_bytes=cpu_device().usable_bytes,
             driver=str(pynvml.nvmlSystemGetDriverVersion()),
         )
     except pynvml.NVMLError:

@@ -11,8 +11,8 @@ from tasks.memory.host import host
 from tasks.memory.model import configuration
 from tasks.memory.settings import FRAMEWORK_BYTES, LIBRARY_BYTES, TraceSettings
 from tasks.memory.sharding import Rank, Whole, rank_of
+from tasks.memory.sizes import Trace
 from tasks.memory.timeline import Peak, Place
-from tasks.memory.trace import Trace
 
 LINEAR: tuple[Basis, ...] = ("1", "S")
 ONE: tuple[Basis, ...] = ("1", "S", "SS")

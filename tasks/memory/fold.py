@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from tasks.memory.model import PER_LAYER_KEYS, configuration
 from tasks.memory.settings import TraceSettings
+from tasks.memory.sizes import Trace
 from tasks.memory.timeline import Peak, Place
-from tasks.memory.trace import Trace, trace
+from tasks.memory.trace import trace
 
 WHOLE_UP_TO = 8
 """Models of at most so many layers are traced whole."""

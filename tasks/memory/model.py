@@ -74,9 +74,9 @@ def build(settings: TraceSettings, depth: int | None = None) -> Any:
         from tasks.memory.quantised import quantise
 
         model = quantise(model, settings)
-    if settings.method != "full":
+    if settings.method in ("lora", "qlora", "dora"):
         model = attach(model, settings)
-    if settings.activation_checkpointing:
+    if settings.activation_checkpointing and settings.method != "inference":
         if settings.method != "full":
             model.enable_input_require_grads()
         model.activation_checkpointing_enable({"use_reentrant": settings.generation.reentrant})

@@ -94,7 +94,7 @@ def quantise(model: Any, settings: TraceSettings) -> Any:
             if isinstance(child, nn.Linear) and child is not head and child.weight.numel() % 2 == 0:
                 setattr(parent, name, QuantisedLinear(child, settings))
     # shards of one unit have one type, so that nothing is prepared where weights are divided
-    prepared = settings.kbit_prepare and settings.sharding not in ("fsdp", "zero3")
+    prepared = settings.kbit_prepare and settings.sharding not in ("fsdp", "zero3") and settings.method != "inference"
     for parameter in model.parameters():
         parameter.requires_grad = False
         if prepared and parameter.dtype in (torch.float16, torch.bfloat16):

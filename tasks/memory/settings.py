@@ -13,6 +13,7 @@ from tasks.memory.generations import GENERATIONS, Generation, LossPath
 
 Weights = Literal["fp32", "bf16", "fp16", "nf4", "nf4-dq", "int4-gptq"]
 """How base weights lie in memory; GPTQ is known to the account, the training worker does not load it."""
+KvDtype = Literal["fp32", "bf16", "fp16", "fp8", "int8", "int4"]
 Sharding = Literal["none", "ddp", "zero1", "zero2", "zero3", "fsdp"]
 Offload = Literal["none", "optimizer", "all"]
 DeviceKind = Literal["cuda", "cpu"]
@@ -25,7 +26,7 @@ class TraceSettings(Strict):
     """One account's inputs. `architecture` is the content of config.json, `model_type` included."""
 
     architecture: dict[str, Any]
-    method: Method = "lora"
+    method: Method | Literal["inference"] = "lora"
     rank: int = Field(16, ge=1)
     dropout: float = Field(0.05, ge=0, lt=1)
     targets: Literal["all-linear"] | list[str] = "all-linear"
@@ -42,6 +43,7 @@ class TraceSettings(Strict):
     seq_len: int = Field(1024, ge=8)
     padded: bool = Field(False, description="samples of one micro batch differ in length: an attention mask is built")
     evaluation_batch: int = Field(1, ge=1)
+    kv_dtype: KvDtype | None = Field(None, description="of cached keys and values; null: that of the weights")
     gpus: int = Field(1, ge=1, description="ranks that share the work")
     sharding: Sharding = "none"
     offload: Offload = "none"
@@ -65,9 +67,7 @@ def from_training(
     architecture: dict[str, Any], training: TrainingConfiguration, longest: int, device: DeviceKind
 ) -> TraceSettings:
     """The settings of the heaviest micro batch that `training` allows with samples of at most `longest` tokens."""
-    if training.compute == "bf16" and training.weights == "fp32":
-        raise InputError("compute bf16 needs 16-bit weights", "use weights bf16, or compute amp-bf16 with fp32 weights")
-    return TraceSettings(
+    settings = TraceSettings(
         architecture=architecture,
         method=training.method,
         rank=training.lora.rank,
@@ -85,6 +85,16 @@ def from_training(
         padded=training.micro_batch > 1,
         evaluation_batch=training.micro_batch,
     )
+    refuse_contradictions(settings)
+    return settings
+
+
+def refuse_contradictions(settings: TraceSettings) -> None:
+    """Raise `InputError` for types that exclude each other."""
+    if settings.compute == "bf16" and settings.weights == "fp32":
+        raise InputError("compute bf16 needs 16-bit weights", "use weights bf16, or compute amp-bf16 with fp32 weights")
+    if settings.attention == "flash" and settings.compute == "fp32" and settings.device == "cuda":
+        raise InputError("flash attention computes in 16 bits", "use attention sdpa, or compute bf16 or amp-bf16")
 
 
 FRAMEWORK_BYTES: dict[DeviceKind, int] = {"cuda": 512 * 2**20, "cpu": 448 * 2**20}

@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-Resident = Literal["weights", "gradients", "optimizer_states", "activations", "temporary"]
+Resident = Literal["weights", "gradients", "optimizer_states", "activations", "temporary", "kv_cache"]
 """What a trace tells apart; an account adds `framework`, and where ranks share work `gathered` and `communication`."""
 
 

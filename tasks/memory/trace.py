@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,27 +13,12 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tasks.memory import kernels, losses, optimizers
 from tasks.memory import model as models
+from tasks.memory.inference import trace_inference
+from tasks.memory.places import watch_layers
 from tasks.memory.settings import CUBLAS_WORKSPACE_BYTES, ROUNDING, TraceSettings
-from tasks.memory.timeline import Peak, Place, outliving, peaks
+from tasks.memory.sizes import Trace, bytes_of, parameters_of
+from tasks.memory.timeline import outliving, peaks
 from tasks.memory.tracker import StorageTracker
-
-
-@dataclass
-class Trace:
-    """Peaks by place, and what the account needs beside them. Bytes, except the two counts."""
-
-    peaks: dict[Place, Peak]
-    trainable_parameters: int
-    total_parameters: int
-    weight_bytes: int
-    trainable_bytes: int
-    state_bytes: int
-    paged_bytes: int
-    buffer_bytes: int = 0
-    layers: int = 0
-    layer_weight_bytes: int = 0
-    layer_parameters: int = 0
-    layer_input_bytes: int = 0
 
 
 def trace(settings: TraceSettings, depth: int | None = None, optimizer_step: bool = True) -> Trace:
@@ -45,6 +29,8 @@ def trace(settings: TraceSettings, depth: int | None = None, optimizer_step: boo
     not depend on the batch, are left out.
     """
     with _one_sequence_a_row():
+        if settings.method == "inference":
+            return trace_inference(settings, depth)
         return _trace(settings, depth, optimizer_step)
 
 
@@ -57,7 +43,7 @@ def _trace(settings: TraceSettings, depth: int | None, optimizer_step: bool) -> 
         for tensor in [*model.parameters(), *model.buffers()]:
             tracker.see(tensor, "weights")
         forward = _with_autocast(model, settings)
-        entered = _watch_layers(layers, tracker)
+        entered = watch_layers(layers, tracker)
         trainable = [p for p in model.parameters() if p.requires_grad]
         for parameter in trainable:
             parameter.register_post_accumulate_grad_hook(partial(_note_gradient, tracker))
@@ -91,15 +77,15 @@ def _trace(settings: TraceSettings, depth: int | None, optimizer_step: bool) -> 
     return Trace(
         peaks=peaks(timeline, ROUNDING[settings.device]),
         trainable_parameters=sum(p.numel() for p in trainable),
-        total_parameters=_parameters(model),
-        weight_bytes=_bytes([*model.parameters(), *model.buffers()]),
-        trainable_bytes=_bytes(trainable),
-        state_bytes=_bytes(optimizers.states(optimizer)),
-        paged_bytes=_bytes(optimizers.states(optimizer)) if optimizers.paged(settings) else 0,
-        buffer_bytes=_bytes([*model.buffers()]),
+        total_parameters=parameters_of(model),
+        weight_bytes=bytes_of([*model.parameters(), *model.buffers()]),
+        trainable_bytes=bytes_of(trainable),
+        state_bytes=bytes_of(optimizers.states(optimizer)),
+        paged_bytes=bytes_of(optimizers.states(optimizer)) if optimizers.paged(settings) else 0,
+        buffer_bytes=bytes_of([*model.buffers()]),
         layers=len(layers),
-        layer_weight_bytes=max((_bytes([*w.parameters()]) for w in layers), default=0),
-        layer_parameters=max((_parameters(w) for w in layers), default=0),
+        layer_weight_bytes=max((bytes_of([*w.parameters()]) for w in layers), default=0),
+        layer_parameters=max((parameters_of(w) for w in layers), default=0),
         layer_input_bytes=max(entered, default=0),
     )
 
@@ -130,15 +116,6 @@ def _one_sequence_a_row() -> Iterator[None]:
         masking_utils.find_packed_sequence_indices = original
 
 
-def _bytes(tensors: Sequence[torch.Tensor]) -> int:
-    return sum({id(t): t.numel() * t.element_size() for t in tensors}.values())
-
-
-def _parameters(model: nn.Module) -> int:
-    """Values of the model, packed 4-bit ones counted as what they stand for."""
-    return sum(int(getattr(p, "unpacked_values", p.numel())) for p in model.parameters())
-
-
 def _note_gradient(tracker: StorageTracker, parameter: torch.Tensor) -> None:
     if parameter.grad is not None:
         tracker.see(parameter.grad, "gradients")
@@ -159,37 +136,6 @@ def _with_autocast(model: nn.Module, settings: TraceSettings) -> Any:
 
     dtype = models.TORCH_DTYPE[settings.compute.removeprefix("amp-")]
     return convert_outputs_to_fp32(torch.autocast("cpu", dtype=dtype)(model.__call__))
-
-
-def _watch_layers(layers: list[nn.Module], tracker: StorageTracker) -> list[int]:
-    """Say which layer is at work: forward by module hooks, backward by the gradient's arrival at a layer's output.
-
-    The list returned fills with the bytes of the hidden states that enter layers in training.
-    """
-    depth = len(layers)
-    sizes: list[int] = []
-
-    def entering(index: int, module: nn.Module, inputs: Any) -> None:
-        tracker.at(tracker.place.phase, "layer", label(index, depth))
-        if module.training and inputs and isinstance(inputs[0], torch.Tensor):
-            sizes.append(inputs[0].nbytes)
-
-    def leaving(index: int, module: nn.Module, inputs: Any, output: Any) -> None:
-        tracker.at(tracker.place.phase, "after")
-        hidden = output[0] if isinstance(output, tuple) else output
-        if isinstance(hidden, torch.Tensor) and hidden.requires_grad:
-            arriving: Any = hidden.register_hook
-            arriving(lambda grad: tracker.at("backward", "layer", label(index, depth)))
-
-    for index, layer in enumerate(layers):
-        layer.register_forward_pre_hook(partial(entering, index))
-        layer.register_forward_hook(partial(leaving, index), always_call=True)
-    return sizes
-
-
-def label(index: int, depth: int) -> int:
-    """Layers of the front half count from 0 on, those of the back half down from -1."""
-    return index if index < depth // 2 else index - depth
 
 
 def _batch(settings: TraceSettings, rows: int) -> dict[str, torch.Tensor]:

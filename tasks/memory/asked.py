@@ -1,0 +1,66 @@
+"""From the options of `gatewright estimate` to the settings of an account; contradictions are named. No torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from specs.errors import InputError
+from specs.parameters import TrainingConfiguration
+from tasks.memory.settings import TraceSettings, refuse_contradictions
+
+FOUR_BITS = ("nf4", "nf4-dq", "int4-gptq")
+OPTION = {"rank": "lora-rank", "targets": "lora-targets"}
+"""Settings whose option has another name."""
+
+
+def settings_of(architecture: dict[str, Any], options: dict[str, Any]) -> TraceSettings:
+    """Settings from options; those that are null take the default of the method.
+
+    Raises `InputError` with every value that is not known, or the first contradiction.
+    """
+    chosen = {name: value for name, value in options.items() if value is not None}
+    method = chosen.get("method", "lora")
+    chosen.setdefault("weights", "nf4-dq" if method == "qlora" else "bf16")
+    chosen.setdefault("compute", "fp32" if chosen["weights"] == "fp32" else "bf16")
+    chosen["padded"] = False
+    if method == "inference":
+        chosen["optimizer"] = "sgd"
+    try:
+        settings = TraceSettings.model_validate({"architecture": architecture, **chosen})
+    except ValidationError as error:
+        lines = [f"--{_option(e['loc'])}: {e['msg']}" for e in error.errors()]
+        raise InputError("; ".join(lines), "gatewright estimate --help lists the values") from None
+    refuse_contradictions(settings)
+    _refuse_sharing(settings)
+    if method in TrainingConfiguration.model_fields["method"].annotation.__args__:  # type: ignore[union-attr]
+        _refuse_method(settings)
+    return settings
+
+
+def _option(place: tuple[Any, ...]) -> str:
+    name = str(place[0]) if place else "?"
+    return OPTION.get(name, name).replace("_", "-")
+
+
+def _refuse_method(settings: TraceSettings) -> None:
+    four = settings.weights in FOUR_BITS
+    if settings.method == "qlora" and not four:
+        raise InputError("method qlora needs 4-bit weights", "use --weights nf4 or nf4-dq, or --method lora")
+    if settings.method != "qlora" and four:
+        raise InputError(f"method {settings.method} cannot train beside 4-bit weights", "use --method qlora")
+
+
+def _refuse_sharing(settings: TraceSettings) -> None:
+    if settings.gpus > 1 and settings.sharding == "none":
+        raise InputError(f"{settings.gpus} GPUs need a scheme", "add --sharding ddp, zero1, zero2, zero3 or fsdp")
+    if settings.offload != "none" and settings.sharding not in ("zero2", "zero3", "fsdp"):
+        raise InputError(
+            f"--offload {settings.offload} is known for zero2, zero3 and fsdp, not for {settings.sharding}",
+            "choose one of them, or --optimizer paged_adamw_8bit on one GPU",
+        )
+    if settings.offload == "all" and settings.sharding == "zero2":
+        raise InputError("zero2 keeps all weights on every GPU", "use --offload optimizer, or --sharding zero3")
+    if settings.method == "inference" and settings.sharding != "none":
+        raise InputError("inference is predicted for one GPU", "leave --sharding out")

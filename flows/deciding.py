@@ -1,16 +1,21 @@
-"""Record a person's decision and ring the doorbell. The command line and, later, the page come through here."""
+"""Record a person's decision and ring the doorbell. The command line and the page come through here."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from flows import doorbell
-from flows.decide import decide
+from flows import doorbell, pinning, signing, tokens
+from flows.decide import Sign, decide
+from flows.frozen import frozen_policy
 from flows.ledger import Ledger
-from flows.state import fold
+from flows.standing import waiting
+from flows.state import RunState, fold
 from flows.workspace import Workspace
 from specs.decisions import Authentication
+from specs.errors import PolicyRefused
+from specs.events import DecisionRecorded
 from specs.proposals import Proposal
 
 
@@ -26,11 +31,20 @@ def record(
     override: bool = False,
     rework_stage: str | None = None,
     expected_digest: str | None = None,
+    requests: Mapping[str, Any] | None = None,
+    token: str | None = None,
+    key: str | None = None,
 ) -> dict[str, Any]:
-    """Record one decision on the open gate; returns it as plain data, with whether a worker was told.
+    """Record one decision on the open gate; returns it as plain data, with what the gate waits for after it.
 
-    Raises `DecisionRefused`, `PolicyRefused`, `GuardRefused` or `InputError`; then nothing was recorded.
+    `key` is the SSH key to sign with, `default` for the person's own; `token` is a personal token. Raises
+    `DecisionRefused`, `PolicyRefused`, `SignatureRefused`, `GuardRefused` or `InputError`; then nothing was recorded.
     """
+    state = fold(ledger.events(workspace.run))
+    policy_is_pinned(workspace, state)
+    credential = ""
+    if token and not key:
+        credential, authentication = _prove(token, actor, workspace), "token"
 
     def guard(proposal: Proposal) -> Proposal:
         from flows.guarding import guard_of
@@ -50,8 +64,42 @@ def record(
         override=override,
         rework_stage=rework_stage,
         expected_digest=expected_digest,
+        requests=requests,
+        credential=credential,
+        sign=_signer(workspace, state, actor, key) if key else None,
     )
+    state = fold(ledger.events(workspace.run))
+    gate = state.gate
     document: dict[str, Any] = dict(event.payload["decision"])
-    document["sequence"] = event.sequence
-    document["worker_told"] = doorbell.ring(fold(ledger.events(workspace.run)))
+    document |= {"sequence": event.sequence, "kind": event.kind}
+    if gate is not None:
+        document |= {"shows": gate.digest, **waiting(frozen_policy(state, workspace.folder), gate).document()}
+    document["worker_told"] = event.kind == DecisionRecorded.kind and doorbell.ring(state)
     return document
+
+
+def policy_is_pinned(workspace: Workspace, state: RunState) -> bool:
+    """Whether the run's frozen policy is pinned; raises `PolicyRefused` when the project has other pins."""
+    name = state.created.project if state.created else ""
+    return pinning.require_pinned(name, workspace.project_dir, frozen_policy(state, workspace.folder))
+
+
+def _prove(token: str, actor: str, workspace: Workspace) -> str:
+    """The id of the token, if it is this person's."""
+    found = tokens.token_in(token, workspace.project_dir)
+    if found.approver != actor:
+        raise PolicyRefused(
+            f"the token in {tokens.VARIABLE} is of {found.approver!r}, the decision is by {actor!r}",
+            f"decide as {found.approver}, or with a token of your own",
+        )
+    return found.id
+
+
+def _signer(workspace: Workspace, state: RunState, actor: str, key: str) -> Sign:
+    person = frozen_policy(state, workspace.folder).approver(actor)
+
+    def sign(data: bytes) -> str:
+        path = signing.default_key(person.keys if person else []) if key == "default" else Path(key)
+        return signing.sign(path, signing.NAMESPACE, data)
+
+    return sign

@@ -12,6 +12,7 @@ from pathlib import Path
 from flows.expiring import expire_if_due
 from flows.ledger import Ledger
 from flows.ledgers import OPEN_STATES, ledger_of_run, refuse_changed_ledger
+from flows.pinning import require_pinned
 from flows.session import Session, open_session
 from flows.state import fold
 from flows.workspace import Workspace, check_run_id, code_version, freeze, ledger_url
@@ -38,6 +39,7 @@ def start_run(project: Path, run: str | None) -> Workspace:
         raise InputError(f"{workspace.folder} exists", "choose another --run-id; nothing of a run is overwritten")
     if ledger.knows(name):
         raise RunOpen(f"run {name} exists already in this ledger", "choose another --run-id")
+    pinned = require_pinned(loaded.spec.project, loaded.folder, loaded.spec.policy)
     digests = freeze(workspace, loaded.spec)
     ledger.create_run(
         name,
@@ -49,6 +51,7 @@ def start_run(project: Path, run: str | None) -> Workspace:
             code=code_version(),
             stages=list(STAGES),
             solo=loaded.spec.policy.solo,
+            policy_pinned=pinned,
         ),
         loaded.folder,
         "gatewright",

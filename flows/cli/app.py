@@ -20,6 +20,10 @@ app = typer.Typer(
 )
 audit = typer.Typer(help="The history of a run: list, show, diff, verify, export, anchor.", no_args_is_help=True)
 app.add_typer(audit, name="audit")
+policy = typer.Typer(help="Who may decide: explain, simulate, pin outside the project.", no_args_is_help=True)
+app.add_typer(policy, name="policy")
+token = typer.Typer(help="Personal tokens that prove who decides: new, list, revoke.", no_args_is_help=True)
+app.add_typer(token, name="token")
 
 
 def _version(wanted: bool) -> None:
@@ -39,7 +43,7 @@ def _root(
     """Options of every command."""
 
 
-GROUPS = ("planning", "running", "looking", "deciding", "auditing", "releases", "housekeeping")
+GROUPS = ("planning", "running", "looking", "deciding", "policy", "auditing", "releases", "housekeeping")
 """Modules that register commands, in the order of the help."""
 
 

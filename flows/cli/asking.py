@@ -55,8 +55,9 @@ def _ask(workspace: Any, ledger: Any) -> bool:
             continue
         if decision is None:
             return False
-        if decision and _record(workspace, ledger, facts, decision):
-            return True
+        recorded = _record(workspace, ledger, facts, decision) if decision else None
+        if recorded is not None:
+            return recorded
 
 
 def _show(facts: Any) -> None:
@@ -109,8 +110,10 @@ def _one_answer(facts: Any) -> dict[str, Any] | None:
         return None
     if answer not in ("a", "approve", "s", "set", "w", "rework", "x", "reject"):
         return {}
-    approvers = [a.id for a in facts.spec.policy.approvers]
-    actor = approvers[0] if len(approvers) == 1 else _prompt(f"who decides ({', '.join(approvers)}): ")
+    rules = facts.policy.at(facts.gate.name)
+    people = facts.waiting.waits_for if answer in ("a", "approve", "s", "set") else rules.reviewers
+    people = people or rules.reviewers
+    actor = people[0] if len(people) == 1 else _prompt(f"who decides ({', '.join(people)}): ")
     if answer in ("w", "rework"):
         return {"choice": "rework", "actor": actor, "comment": _prompt("what should change: ")}
     if answer in ("x", "reject"):
@@ -124,29 +127,39 @@ def _one_answer(facts: Any) -> dict[str, Any] | None:
     if facts.gate.blocked:
         tell("a blocking criterion failed: approving overrides it and needs a reason")
         decision.update(override=True, comment=_prompt("reason: "))
+    elif "approve" in rules.comment_required:
+        decision["comment"] = _prompt("comment: ")
     return decision
 
 
-def _record(workspace: Any, ledger: Any, facts: Any, decision: dict[str, Any]) -> bool:
-    """Record the decision, or say why not. Returns whether the gate is decided, by this or by somebody else."""
+def _record(workspace: Any, ledger: Any, facts: Any, decision: dict[str, Any]) -> bool | None:
+    """Record the decision, or say why not.
+
+    Returns whether the gate is decided now, by this or by somebody else; None to ask again.
+    """
     from flows.deciding import record
+    from flows.standing import sentence
 
     try:
-        record(workspace, ledger, authentication="terminal", expected_digest=facts.gate.digest, **decision)
-        tell(f"recorded: {decision['choice']} by {decision['actor']}")
-        return True
+        made = record(workspace, ledger, authentication="terminal", expected_digest=facts.gate.digest, **decision)
     except GatewrightError as error:
         _refuse(error)
+        return _decided(workspace, ledger, facts) or None
     except Exception as error:  # a value that no check foresaw must not end the run
         _refuse(internal_error(error))
-    return _decided(workspace, ledger, facts)
+        return _decided(workspace, ledger, facts) or None
+    tell(f"recorded: {decision['choice']} by {decision['actor']}")
+    if made["kind"] == "decision.recorded":
+        return True
+    tell(f"the gate stays open: {sentence(made)}")
+    return False
 
 
 def _decided(workspace: Any, ledger: Any, facts: Any) -> bool:
     from flows.state import fold
 
     gate = fold(ledger.events(workspace.run)).gate
-    return gate is None or gate.decision is not None or gate.digest != facts.gate.digest
+    return gate is None or gate.closed or (gate.name, gate.round) != (facts.gate.name, facts.gate.round)
 
 
 def _prompt(text: str) -> str:

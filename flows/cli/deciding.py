@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Optional
@@ -10,7 +11,7 @@ import typer
 
 from flows.cli.app import app
 from flows.cli.options import AsJson, ProjectOption, RunArgument
-from flows.cli.output import emit, guarded, say, tell
+from flows.cli.output import emit, guarded, readable, say, tell
 from specs.decisions import Authentication
 from specs.errors import EXIT_DONE, DecisionRefused, InputError
 
@@ -18,7 +19,11 @@ Who = Annotated[str, typer.Option("--as", metavar="WHO", help="The approver who 
 Comment = Annotated[str, typer.Option("-m", "--message", metavar="TEXT", help="Why; kept in the ledger.")]
 Shown = Annotated[
     Optional[str],  # noqa: UP045
-    typer.Option("--digest", help="Refuse unless the gate shows exactly this digest."),
+    typer.Option("--digest", help="Refuse unless the gate shows this digest; its first 12 digits are enough."),
+]
+Sign = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--sign", metavar="KEY", help="Sign with this SSH key, or with `default`: your own."),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation; the decision is then a mere claim.")]
 
@@ -35,6 +40,7 @@ def approve(
     ] = None,
     override: Annotated[bool, typer.Option("--override", help="Although a blocking criterion failed.")] = False,
     digest: Shown = None,
+    sign: Sign = None,
     yes: Yes = False,
     project: ProjectOption = None,
     as_json: AsJson = False,
@@ -48,9 +54,10 @@ def approve(
         yes,
         actor=who,
         comment=comment,
-        edits=_edits(settings or []),
+        edits=pairs(settings or [], "--set"),
         override=override,
         expected_digest=digest,
+        key=sign,
     )
 
 
@@ -64,14 +71,29 @@ def rework(
         Optional[str],  # noqa: UP045
         typer.Option("--stage", help="Go back to this stage; its later attempts are superseded."),
     ] = None,
+    want: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option("--want", metavar="KEY=VALUE", help="A value that you ask for, or `less` or `more`."),
+    ] = None,
     digest: Shown = None,
+    sign: Sign = None,
     yes: Yes = False,
     project: ProjectOption = None,
     as_json: AsJson = False,
 ) -> int:
-    """Ask for another round; the comment is what the next proposal must answer."""
+    """Ask for another round; the next proposal must answer the comment and everything that you want."""
     return _decide(
-        "rework", run, project, as_json, yes, actor=who, comment=comment, rework_stage=stage, expected_digest=digest
+        "rework",
+        run,
+        project,
+        as_json,
+        yes,
+        actor=who,
+        comment=comment,
+        rework_stage=stage,
+        requests=pairs(want or [], "--want"),
+        expected_digest=digest,
+        key=sign,
     )
 
 
@@ -82,54 +104,82 @@ def reject(
     who: Who = ...,  # type: ignore[assignment]
     comment: Comment = "",
     digest: Shown = None,
+    sign: Sign = None,
     yes: Yes = False,
     project: ProjectOption = None,
     as_json: AsJson = False,
 ) -> int:
     """End the run for good."""
-    return _decide("reject", run, project, as_json, yes, actor=who, comment=comment, expected_digest=digest)
+    return _decide("reject", run, project, as_json, yes, actor=who, comment=comment, expected_digest=digest, key=sign)
 
 
-def _edits(settings: list[str]) -> dict[str, str]:
-    edits: dict[str, str] = {}
+def pairs(settings: list[str], option: str) -> dict[str, str]:
+    """`KEY=VALUE` texts as a dictionary. Raises `InputError` for another text and for a key given twice."""
+    found: dict[str, str] = {}
     for setting in settings:
         key, sign, value = setting.partition("=")
         if not sign or not key:
-            raise InputError(f"--set {setting} is not KEY=VALUE", "for example --set lr=1e-4")
-        if key in edits:
-            raise InputError(f"--set {key} is given twice", "give it once")
-        edits[key] = value
-    return edits
+            raise InputError(f"{option} {setting} is not KEY=VALUE", f"for example {option} lr=1e-4")
+        if key in found:
+            raise InputError(f"{option} {key} is given twice", "give it once")
+        found[key] = value
+    return found
 
 
 def _decide(choice: str, run: str | None, project: Path | None, as_json: bool, yes: bool, **decision: Any) -> int:
     from flows.cli.find import find_run
     from flows.deciding import record
+    from flows.tokens import VARIABLE
 
     found = find_run(run, project)
-    confirmed = False
-    if not yes and not as_json and sys.stdin.isatty() and sys.stderr.isatty():
-        confirmed = _confirm(choice, found.run, decision["actor"])
-    authentication: Authentication = "terminal" if confirmed else "unauthenticated"
-    document = record(found.workspace, found.ledger, choice=choice, authentication=authentication, **decision)
+    token = readable(os.environ.get(VARIABLE, "")) or None
+    authentication: Authentication = "unauthenticated"
+    proved = bool(decision["key"] or token)
+    if not proved and not yes and not as_json and sys.stdin.isatty() and sys.stderr.isatty():
+        decision["expected_digest"] = _confirm(found, choice, decision["actor"], decision["expected_digest"])
+        authentication = "terminal"
+    document = record(
+        found.workspace, found.ledger, choice=choice, authentication=authentication, token=token, **decision
+    )
     if as_json:
         emit(document)
-        return EXIT_DONE
-    claim = "" if confirmed else " (unauthenticated: a claim, allowed because the policy is solo)"
-    say(f"recorded: {choice} of gate {document['gate']} round {document['round']} by {document['actor']}{claim}")
-    if document.get("worker_told"):
-        say("a worker goes on with it")
-    elif choice != "reject":
-        from flows.cli.running import named
-
-        say(f"go on: gatewright resume {found.run}{named(found.workspace)}")
+    else:
+        _say_recorded(found, choice, document)
     return EXIT_DONE
 
 
-def _confirm(choice: str, run: str, actor: str) -> bool:
-    tell(f"You decide as {actor}: {choice} run {run}.")
+def _say_recorded(found: Any, choice: str, document: dict[str, Any]) -> None:
+    from flows.cli.running import named
+    from flows.decide import DIGEST_DIGITS
+    from flows.standing import sentence
+
+    claim = ""
+    if document["authentication"] == "unauthenticated":
+        claim = " (unauthenticated: a claim, allowed because the policy is solo)"
+    say(f"recorded: {choice} of gate {document['gate']} round {document['round']} by {document['actor']}{claim}")
+    if document["kind"] == "gate.amended":
+        say(f"the gate shows your edit now, as {document['shows'][:DIGEST_DIGITS]}; others confirm it:")
+    if document["kind"] != "decision.recorded":
+        say(f"  {sentence(document)}")
+    elif document.get("worker_told"):
+        say("a worker goes on with it")
+    elif choice != "reject":
+        say(f"go on: gatewright resume {found.run}{named(found.workspace)}")
+
+
+def _confirm(found: Any, choice: str, actor: str, expected: str | None) -> str | None:
+    """Let the person type the choice again; returns the digest of what was shown here, edits of others included."""
+    from flows.state import fold
+
+    gate = fold(found.ledger.events(found.run)).gate
+    tell(f"You decide as {actor}: {choice} run {found.run}.")
+    if gate is not None and not gate.closed:
+        for said in gate.amendments:
+            edits = ", ".join(f"{path} = {value}" for path, value in sorted(said.decision.edits.items()))
+            tell(f"  edited by {said.decision.actor}: {edits}")
+        expected = expected or gate.digest
     sys.stderr.write(f"Type {choice} to confirm: ")
     sys.stderr.flush()
     if sys.stdin.readline().strip() != choice:
         raise DecisionRefused("not confirmed, nothing was recorded", f"type {choice}, or use --yes")
-    return True
+    return expected

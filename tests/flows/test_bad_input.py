@@ -17,9 +17,11 @@ import pytest
 from flows.cli import asking, running
 from flows.cli.output import readable
 from flows.folding import Gate
+from flows.standing import waiting
 from flows.starting import start_run
 from flows.workspace import Workspace
 from specs.errors import GatewrightError, GuardRefused, InputError
+from specs.policy import Policy
 from tests.support.cli import Answer, gatewright
 
 SPEC = """\
@@ -241,14 +243,14 @@ def test_nothing_typed_at_the_gate_ends_the_run(monkeypatch: pytest.MonkeyPatch,
     errors: list[Exception] = [GuardRefused("outside its bounds"), RecursionError("too deep")]
     kept: list[Any] = []
 
-    def record(_workspace: Any, _ledger: Any, **decision: Any) -> None:
+    def record(_workspace: Any, _ledger: Any, **decision: Any) -> dict[str, Any]:
         if errors:
             raise errors.pop(0)
         kept.append(decision)
+        return {"kind": "decision.recorded"}
 
-    policy = SimpleNamespace(approvers=[SimpleNamespace(id="me")])
-    gate = SimpleNamespace(blocked=False, digest="d", decision=None)
-    facts = SimpleNamespace(gate=gate, spec=SimpleNamespace(policy=policy), report=None)
+    policy, gate = Policy(), Gate("data", 1, "d" * 64, datetime.now(UTC), blocked=False)
+    facts = SimpleNamespace(gate=gate, policy=policy, waiting=waiting(policy, gate), report=None)
     ledger: Any = SimpleNamespace(events=lambda run: [])
     monkeypatch.setattr("flows.reviewing.gate_facts", lambda workspace, ledger: facts)
     monkeypatch.setattr("flows.reviewing.page", lambda facts: "page")

@@ -49,6 +49,7 @@ from specs.files import write_json
 from specs.metrics import STAGES
 from specs.parameters import PARAMETERS
 from specs.policy import Policy
+from specs.project import Project
 from specs.proposals import Expectation, Proposal, Reason, SheetStage, TaskSheet
 from specs.results import Evidence, list_artifacts
 
@@ -78,8 +79,10 @@ def parameters(stage: str) -> dict[str, Any]:
 class RunMaker:
     """Drives one run as the pipeline does. `policy` decides who may decide; the clock steps by itself."""
 
-    def __init__(self, project_dir: Path, run: str = "r1", policy: Policy | None = None) -> None:
-        self.project_dir, self.run = project_dir, run
+    def __init__(
+        self, project_dir: Path, run: str = "r1", policy: Policy | None = None, spec: Project | None = None
+    ) -> None:
+        self.project_dir, self.run, self.spec = project_dir, run, spec
         self.run_dir = project_dir / "runs" / run
         self.policy = policy or Policy()
         self.clock = SteppingClock()
@@ -93,7 +96,11 @@ class RunMaker:
         """Create the run and take its lease."""
         frozen = {
             name: sha256_bytes(write_json(self.run_dir / f"{name}.json", document))
-            for name, document in (("spec", {"project": "demo"}), ("policy", self.policy), ("environment", {}))
+            for name, document in (
+                ("spec", self.spec or {"project": "demo"}),
+                ("policy", self.policy),
+                ("environment", {}),
+            )
         }
         created = RunCreated(project="demo", code="0.1.0", stages=list(STAGES), solo=self.policy.solo, **frozen)
         self.ledger.create_run(self.run, created, self.project_dir, "me")
@@ -104,7 +111,7 @@ class RunMaker:
         """The same run in another folder, going on from where this one stands."""
         self.ledger.close()
         shutil.copytree(self.project_dir, folder)
-        other = RunMaker(folder, self.run, self.policy)
+        other = RunMaker(folder, self.run, self.policy, self.spec)
         other.clock.at = self.clock.at
         other.lease = replace(self.lease, ledger=other.ledger) if self.lease else None
         return other
@@ -147,11 +154,12 @@ class RunMaker:
             raise AssertionError(f"{step} is not the pipeline's")
         return step
 
-    def until_gate(self, gate: str | None = None, loss: float = 0.5) -> RunMaker:
-        """Work, approving on the way, until a gate waits: the next one, or the named one."""
+    def until_gate(self, gate: str | None = None, loss: float = 0.5, by: Sequence[str] = ("me",)) -> RunMaker:
+        """Work, all of `by` approving on the way, until a gate waits: the next one, or the named one."""
         while not isinstance(step := self.next, Wait) or (gate is not None and step.gate != gate):
             if isinstance(step, Wait):
-                self.decide()
+                for who in by:
+                    self.decide(actor=who)
             else:
                 self.work(loss=loss)
         return self

@@ -8,10 +8,19 @@ from dataclasses import dataclass
 
 from tasks.data.documents import Block
 
-_SENTENCE = re.compile(r"(?<=[。！？；])(?=\S)|(?<=[.!?])\s+(?=[A-Z0-9\"“(\u4e00-\u9fff])")
-_ABBREVIATION = re.compile(
-    r"(?:\b(?:e\.g|i\.e|approx|no|fig|max|min|vs|etc|cf|ca|dia|resp|mr|ms|dr)|\b[A-Z])\.$", re.IGNORECASE
+_CLOSERS = "\"'”’」』）)】\\]"
+_SENTENCE = re.compile(
+    rf"(?:[。！？；](?![{_CLOSERS}]*[。！？；，、：])[{_CLOSERS}]*\s*|[.!?…][{_CLOSERS}]*\s+(?=[A-Z0-9\"'“‘(\[`*\u4e00-\u9fff]))(?=\S)"
 )
+_ABBREVIATION = re.compile(
+    r"(?:\b(?:e\.g|i\.e|approx|nos?|nr|figs?|tab|eqs?|sec|secs|ch|chap|pp?|vol|rev|art|max|min|vs|etc|cf|ca|incl|excl|dia|"
+    r"resp|mr|mrs|ms|dr|prof|st|co|ltd|inc|dept|est|temp|pos|ref|qty|dwg|mfg|assy|approx|ser|mod|spec|typ|nom)|\b(?-i:[A-Z]))\.$"
+    r"|^[(（]?(?:\d{1,2}|[A-Za-z])[.)）]$",
+    re.IGNORECASE,
+)
+"""What ends in a full stop and ends no sentence; or a list number that stands alone before its item."""
+LONG_ITEM = 1.5
+"""A list item above this many targets is running prose behind a bullet: it is cut at its sentence ends."""
 HEADING_BONUS = 0.15
 """Share of the squared target by which a cut in front of a heading is cheaper than one inside a section."""
 
@@ -84,8 +93,7 @@ def _pieces(block: Block, target: int, count: Callable[[str], int]) -> Iterator[
     """(text, what joins it to the piece before it, table header above it) of a block."""
     if block.kind == "text":
         for number, sentence in enumerate(sentences(block.text)):
-            glue = "\n" if number == 0 else "" if sentence[0] > "\u2fff" else " "
-            yield sentence, glue, ""
+            yield sentence, "\n" if number == 0 else _space_before(sentence), ""
         return
     lines = block.text.split("\n")
     if count(block.text) <= 1.25 * target:
@@ -93,14 +101,29 @@ def _pieces(block: Block, target: int, count: Callable[[str], int]) -> Iterator[
         return
     header = lines[0] if block.kind == "table" else ""
     for number, line in enumerate(lines):
-        yield line, "\n", header if number else ""
+        if block.kind == "list" and count(line) > LONG_ITEM * target:
+            for part, sentence in enumerate(sentences(line)):
+                yield sentence, "\n" if part == 0 else _space_before(sentence), ""
+        else:
+            yield line, "\n", header if number else ""
+
+
+def _space_before(sentence: str) -> str:
+    """Chinese sentences follow each other without a space."""
+    return "" if sentence[0] > "\u2fff" else " "
 
 
 def sentences(text: str) -> list[str]:
-    """Sentences of Chinese and English text; no cut after an abbreviation or inside a number."""
+    """Sentences of Chinese and English text, with the quotes and brackets that close them.
+
+    No cut after an abbreviation (`No. 5`), a list number or inside a number (`3.5`), and none where a quoted sentence
+    goes on (`“停机。”，然后`).
+    """
     whole: list[str] = []
-    for part in _SENTENCE.split(text):
-        part = part.strip()
+    start = 0
+    for end in [*(match.end() for match in _SENTENCE.finditer(text)), len(text)]:
+        part = text[start:end].strip()
+        start = end
         if whole and part and _ABBREVIATION.search(whole[-1]):
             whole[-1] += " " + part
         elif part:

@@ -29,10 +29,7 @@ from flows.ledger.chain import Stored, genesis, seal, timestamp
 from flows.ledger.engine import writing
 from flows.ledger.schema import events, runs
 from specs.canonical import sha256_bytes
-from specs.events import RunCreated
-from specs.files import write_json
 from specs.loading import parse_project
-from specs.metrics import STAGES
 from tests.support.run_maker import SHA, RunMaker
 
 _SPEC = "project: demo\nbase_model: tiny\nsources:\n  - {kind: notes, path: raw/notes.md}\n"
@@ -41,18 +38,11 @@ _EVERY = 1000
 FAILED_ATTEMPTS = 100
 
 
-class Run(RunMaker):
-    """A run whose frozen spec is one that the commands can read."""
-
-    def start(self) -> Run:
-        spec = parse_project(_SPEC)
-        documents = {"spec": spec, "policy": self.policy, "environment": {}}
-        frozen = {name: sha256_bytes(write_json(self.run_dir / f"{name}.json", d)) for name, d in documents.items()}
-        created = RunCreated(project="demo", code="1", stages=list(STAGES), solo=self.policy.solo, **frozen)
-        self.ledger.create_run(self.run, created, self.project_dir, "me")
-        self.lease = self.ledger.take_lease(self.run)
-        (self.project_dir / "project.yaml").write_text(_SPEC)
-        return self
+def begun(folder: Path, run: str) -> RunMaker:
+    """A run that has begun, in a project that the commands can read."""
+    maker = RunMaker(folder, run, spec=parse_project(_SPEC)).start()
+    (folder / "project.yaml").write_text(_SPEC)
+    return maker
 
 
 def bulk(index: int) -> tuple[str, dict[str, Any]]:
@@ -105,7 +95,7 @@ def store(connection: Connection, rows: Iterator[Stored]) -> Stored | None:
 
 def build_one(folder: Path, count: int) -> None:
     """A run that waits at its second gate, after failed attempts and a long list of events of its data stage."""
-    maker = Run(folder).start()
+    maker = begun(folder, "r1")
     maker.until_gate("data")
     maker.decide()
     for _ in range(FAILED_ATTEMPTS):
@@ -123,7 +113,7 @@ def build_one(folder: Path, count: int) -> None:
 
 def build_many(folder: Path, count: int, events_count: int) -> None:
     """Many ended runs that share the events evenly, and one open run that waits at a gate."""
-    maker = Run(folder, run="open").start()
+    maker = begun(folder, "open")
     maker.until_gate("data")
     each = max(2, events_count // count)
     at = maker.clock() - timedelta(days=400)

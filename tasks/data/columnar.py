@@ -54,20 +54,24 @@ def read_parquet(file: SourceFile) -> Grid:
 def _open(file: SourceFile) -> tuple[list[str], Iterator[list[str]], dict[str, int]]:
     """(header, rows, counts that grow while the rows are read)."""
     opened = pq.ParquetFile(file.path)
-    unpacked = sum(opened.metadata.row_group(i).total_byte_size for i in range(opened.metadata.num_row_groups))
-    rows = opened.metadata.num_rows
-    if unpacked > MAX_UNPACKED_BYTES or rows > MAX_ROWS or opened.metadata.num_columns > MAX_COLUMNS:
-        raise SourceError(
-            f"{file.name} holds {rows} rows, {opened.metadata.num_columns} columns and {unpacked} bytes, "
-            f"above the caps of {MAX_ROWS}, {MAX_COLUMNS} and {MAX_UNPACKED_BYTES}",
-            "split the file into parts",
-        )
+    check_parquet_caps(opened.metadata, file.name)
     names = _flat(opened.schema_arrow.empty_table()).column_names
     if len(set(names)) != len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise SourceError(f"{file.name}: the column {twice!r} stands there twice", "rename one of them")
     counted = {"nan": 0}
     return names, _rows(opened, counted), counted
+
+
+def check_parquet_caps(metadata: Any, name: str) -> None:
+    """Raise `SourceError` for a file that unpacks to too much; its own figures say so before anything is read."""
+    unpacked = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
+    if unpacked > MAX_UNPACKED_BYTES or metadata.num_rows > MAX_ROWS or metadata.num_columns > MAX_COLUMNS:
+        raise SourceError(
+            f"{name} holds {metadata.num_rows} rows, {metadata.num_columns} columns and {unpacked} bytes, "
+            f"above the caps of {MAX_ROWS}, {MAX_COLUMNS} and {MAX_UNPACKED_BYTES}",
+            "split the file into parts",
+        )
 
 
 def _rows(opened: Any, counted: dict[str, int]) -> Iterator[list[str]]:

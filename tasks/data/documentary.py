@@ -1,19 +1,16 @@
-"""Manuals, notes and instruction data: every paragraph or record becomes a draft or gets its fate."""
+"""Manuals and notes: every paragraph becomes a draft or gets its fate."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from specs.errors import SourceError
-from specs.project import Instructions, Manuals, Notes
+from specs.project import Manuals, Notes
 from tasks.data.colloquial import has_labels, structure
 from tasks.data.documents import Block, Document, read_document
-from tasks.data.encoding import decode, visible
-from tasks.data.files import encodable, read_bytes
+from tasks.data.encoding import visible
 from tasks.data.paragraphs import cut
 from tasks.data.records import Draft, Intake, SourceFile, Unit
 from tasks.data.tables import normal
@@ -166,81 +163,3 @@ def _notes(blocks: Sequence[Block]) -> Iterator[Note]:
             pending = ""
     if pending:
         yield Note("", title, pending)
-
-
-def read_instructions(file: SourceFile, source: Instructions, intake: Intake) -> None:
-    """Records of instruction data in one turn: `messages`, Alpaca (instruction, input, output) or ShareGPT."""
-    decoded = decode(read_bytes(file), file.name, source.encoding)
-    count = visible(decoded.text)
-    intake.decoding.append(
-        {
-            "source": file.name,
-            "sheet": "",
-            "encoding": decoded.encoding,
-            "found_by": decoded.found_by,
-            "characters_in": count,
-            "characters_out": count,
-            "replacement_characters": decoded.text.count("\ufffd"),
-        }
-    )
-    for number, (raw, record) in enumerate(instruction_records(decoded.text, file.name), start=1):
-        unit = Unit(file.name, f"#{number}", raw)
-        try:
-            prompt, answer = _one_turn(record)
-        except ValueError as error:
-            intake.drop(unit, "quarantined", str(error))
-            continue
-        intake.drafts.append(Draft(unit, "instruction", prompt=prompt, plain=answer))
-
-
-def instruction_records(text: str, name: str) -> list[tuple[str, Any]]:
-    if name.lower().endswith(".json"):
-        try:
-            whole = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise SourceError(
-                f"{name} is not JSON that can be read: {error}", "give plain records, as JSONL"
-            ) from error
-        if not isinstance(whole, list) or not whole:
-            raise SourceError(f"{name} is not a list of records", "give a list of records, or JSONL")
-        return [(_as_json(record), record) for record in whole]
-    lines = [line for line in text.split("\n") if line.strip()]
-    if not lines:
-        raise SourceError(f"{name} holds no record", "give one JSON object per line")
-    records: list[tuple[str, Any]] = []
-    for line in lines:
-        try:
-            records.append((line, json.loads(line)))
-        except (ValueError, RecursionError):
-            records.append((line, None))
-    return records
-
-
-def _as_json(record: Any) -> str:
-    """A record as it is kept in quarantine; a lone surrogate stays an escape, because UTF-8 has no form for it."""
-    text = json.dumps(record, ensure_ascii=False, sort_keys=True)
-    return text if encodable(text) else json.dumps(record, sort_keys=True)
-
-
-def _one_turn(record: Any) -> tuple[str, str]:
-    """Prompt and answer of a record; raises `ValueError` with the reason for quarantine."""
-    if not isinstance(record, Mapping):
-        raise ValueError("not_a_json_object")
-    turns = record.get("messages") or record.get("conversations")
-    if turns is None:
-        asked = "\n".join(str(record[key]) for key in ("instruction", "input") if record.get(key))
-        prompt, answer = asked, str(record.get("output") or "")
-    else:
-        if not isinstance(turns, list) or not all(isinstance(turn, Mapping) for turn in turns):
-            raise ValueError("unknown_format")
-        said = [(str(t.get("role") or t.get("from")), str(t.get("content") or t.get("value") or "")) for t in turns]
-        system = [text for role, text in said if role == "system"]
-        rest = [(role, text) for role, text in said if role != "system"]
-        if [role for role, _ in rest] not in (["user", "assistant"], ["human", "gpt"]):
-            raise ValueError("not_one_question_and_one_answer")
-        prompt, answer = "\n".join([*system, rest[0][1]]), rest[1][1]
-    if not prompt.strip() or not answer.strip():
-        raise ValueError("no_question_or_no_answer")
-    if not encodable(prompt + answer):
-        raise ValueError("damaged_text")
-    return prompt.strip(), answer.strip()

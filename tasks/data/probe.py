@@ -10,12 +10,11 @@ from pydantic import Field
 from specs.base import Strict
 from specs.errors import Problem, SourceError
 from specs.project import AnySource, FaultCodes, Manuals, Notes, Project, SensorLogs, WorkOrders
-from tasks.data.documentary import instruction_records
 from tasks.data.documents import read_document
-from tasks.data.encoding import decode
-from tasks.data.files import read_bytes, source_files
+from tasks.data.files import source_files
+from tasks.data.instructions import records_of
 from tasks.data.reading import claimed_files
-from tasks.data.records import SourceFile
+from tasks.data.records import Intake, SourceFile
 from tasks.data.sensors import parse_time
 from tasks.data.tables import find_tables, read_grid, read_grids
 
@@ -99,5 +98,6 @@ def _probe(file: SourceFile, source: AnySource, spec: Project) -> tuple[int, lis
         if not blocks:
             raise SourceError(f"{file.name} holds no text", "provide it with a text layer (OCR), or leave it out")
         return len(blocks), [], document.encoding
-    decoded = decode(read_bytes(file), file.name, source.encoding)
-    return len(instruction_records(decoded.text, file.name)), [], decoded.encoding
+    intake = Intake()
+    count = sum(1 for _ in records_of(file, source.encoding, intake))
+    return count, [], str(intake.decoding[0]["encoding"])

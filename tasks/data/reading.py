@@ -8,8 +8,9 @@ from specs.errors import SourceError
 from specs.parameters import DataParameters
 from specs.project import AnySource, FaultCodes, Instructions, Manuals, Notes, Project, SensorLogs, WorkOrders
 from specs.stages import Progress
-from tasks.data.documentary import Count, Known, read_instructions, read_manual, read_notes
+from tasks.data.documentary import Count, Known, read_manual, read_notes
 from tasks.data.files import source_files
+from tasks.data.instructions import read_instructions
 from tasks.data.records import Intake, Sink, SourceFile
 from tasks.data.sensors import SensorRules, read_sensor_log
 from tasks.data.tabular import CodeTable, read_fault_codes, read_work_orders

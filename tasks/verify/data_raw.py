@@ -275,17 +275,72 @@ def document_characters(name: str, path: Path, encoding: str) -> list[Counter[st
     return [html_characters(text) if kind in ("html", "htm") else visible_characters(text)]
 
 
-def record_count(path: Path, encoding: str) -> int:
-    """Records of an instruction file."""
+def record_locations(path: Path, encoding: str) -> Iterator[str]:
+    """Where every unit of an instruction file is: `#N`, or `record N#turn` for each answer of several."""
+    for number, record in enumerate(_instruction_records(path, encoding), start=1):
+        answers = _answers(record)
+        yield from (f"record {number}#{turn}" for turn in range(1, answers + 1)) if answers > 1 else [f"#{number}"]
+
+
+def _instruction_records(path: Path, encoding: str) -> Iterator[Any]:
     if ending(path.name) == "parquet":
         import polars as pl
 
-        return int(pl.scan_parquet(path).select(pl.len()).collect().item())
+        yield from pl.scan_parquet(path).collect().iter_rows(named=True)
+        return
     text, _ = decode_again(raw_bytes(path), encoding)
     if ending(path.name) == "json":
         whole = json.loads(text)
-        return len(whole if isinstance(whole, list) else next(v for v in whole.values() if isinstance(v, list)))
-    return sum(1 for line in text.split("\n") if line.strip())
+        inside = [v for v in whole.values() if isinstance(v, list)] if isinstance(whole, dict) else [whole]
+        yield from next(v for v in inside if (v and any(isinstance(item, dict) for item in v)) or v is whole)
+        return
+    for line in text.split("\n"):
+        if line.strip():
+            try:
+                yield json.loads(line)
+            except (ValueError, RecursionError):
+                yield None
+
+
+def _answers(record: Any) -> int:
+    """How many answers a well-formed conversation holds; 1 for whatever else a record is."""
+    if not isinstance(record, dict):
+        return 1
+    said = record.get("messages") if record.get("messages") is not None else record.get("conversations")
+    if said is None:
+        pairs = record.get("history") or []
+        whole = isinstance(pairs, list) and all(isinstance(p, list) and len(p) == 2 and all(p) for p in pairs)
+        return 1 + len(pairs) if whole and record.get("instruction") and record.get("output") else 1
+    if not isinstance(said, list) or not all(isinstance(turn, dict) for turn in said):
+        return 1
+    order = "".join(_PART.get(str(t.get("role") or t.get("from")).lower(), "?") for t in said)
+    texts = [t.get("content") if t.get("content") is not None else t.get("value") for t in said]
+    if any(t.get("tool_calls") for t in said) or not all(map(_is_text, texts)):
+        return 1
+    kept = [text for text, part in zip(texts, order, strict=True) if part != "s"]
+    answered = kept[: 2 * (len(kept) // 2)]
+    if (
+        not all(answered)
+        or any(isinstance(t, str) and not t.strip() for t in answered)
+        or _LONE.search(json.dumps(texts, ensure_ascii=False))
+    ):
+        return 1
+    found = re.fullmatch(r"s*((?:qa)+)q?", order)
+    return len(found.group(1)) // 2 if found else 1
+
+
+_PART = {
+    **dict.fromkeys(("user", "human", "prompter", "question"), "q"),
+    **dict.fromkeys(("assistant", "gpt", "bot", "model", "chatgpt", "answer"), "a"),
+    **dict.fromkeys(("system", "developer"), "s"),
+}
+_LONE = re.compile("[\ud800-\udfff]")
+
+
+def _is_text(content: Any) -> bool:
+    if isinstance(content, list):
+        return all(isinstance(p, dict) and p.get("type") == "text" and isinstance(p.get("text"), str) for p in content)
+    return not isinstance(content, dict)
 
 
 def sensor_column(name: str, path: Path, source: Mapping[str, Any], encoding: str) -> list[str]:

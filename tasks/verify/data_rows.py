@@ -73,8 +73,7 @@ def expected_units(files: RawFiles) -> Counter[tuple[str, str]]:
     expected.update((p["source"], p["location"]) for p in files.paragraphs)
     expected.update({(w["source"], w["location"]) for w in files.windows})
     for name, path, _ in files.files("instructions"):
-        count = raw.record_count(path, files.encoding(name))
-        expected.update((name, f"#{number}") for number in range(1, count + 1))
+        expected.update((name, location) for location in raw.record_locations(path, files.encoding(name)))
     expected.update(
         (r["source"], r["location"]) for r in files.ledger if str(r["location"]).startswith("row#")
     )  # rows of sensor logs that are in no window: checked against the file by `sensor_faults`

@@ -16,8 +16,8 @@ from specs.errors import SourceError
 from specs.parameters import DataParameters
 from specs.project import Project, known_time_zone
 from specs.stages import Quiet
-from tasks.data.documentary import instruction_records
 from tasks.data.files import encodable, matching_files
+from tasks.data.instructions import instruction_records
 from tasks.data.probe import probe_sources
 from tasks.data.quoting import rows_of
 from tasks.data.reading import read_sources
@@ -148,7 +148,7 @@ def test_json_that_python_cannot_hold_is_an_error_or_quarantined(tmp_path: Path)
     deep, huge = "[" * 100_000, "[" + "9" * 5000 + "]"
     for text in (deep, huge):
         with pytest.raises(SourceError, match="is not JSON"):
-            instruction_records(text, "a.json")
+            list(instruction_records(text, "a.json"))
     surrogate = '{"instruction": "a \\ud800", "output": "b"}'
     (tmp_path / "a.jsonl").write_text("\n".join([deep, huge, surrogate]))
     (tmp_path / "b.json").write_text(f"[{surrogate}]")

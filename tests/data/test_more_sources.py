@@ -77,7 +77,7 @@ def test_instruction_data_in_three_formats_is_read_and_the_rest_is_quarantined(t
         ("什么是G54？", "工件坐标系。"),
     ]
     assert {q["location"]: q["reason"] for q in tables["quarantine"]} == {
-        "#4": "not_one_question_and_one_answer",
+        "#4": "questions_and_answers_do_not_alternate",
         "#5": "no_question_or_no_answer",
         "#6": "not_a_json_object",
     }

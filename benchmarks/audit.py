@@ -121,11 +121,11 @@ def build_many(folder: Path, count: int, events_count: int) -> None:
         for number in range(count):
             run = f"run-{number:05d}"
             created = {"code": "1", "environment": SHA, "policy": SHA, "project": "demo", "solo": True, "spec": SHA}
-            begun = {**created, "stages": ["data", "dry_run"], "version": 1}
+            payload = {**created, "stages": ["data", "dry_run"], "version": 1}
             row = {"run": run, "project": "demo", "state": "finished", "stage": "release", "terminal": True}
             values = {**row, "created_at": timestamp(at), "project_dir": str(folder), "open": False}
             connection.execute(insert(runs).values(**values, sequence=each, head=genesis(run)))
-            first = quick_seal(run, 1, "run.created", at, begun, genesis(run))
+            first = quick_seal(run, 1, "run.created", at, payload, genesis(run))
             middle = list(chained(run, 2, each - 2, at, first.hash))
             before = middle[-1] if middle else first
             end = quick_seal(run, each, "run.finished", at, {"version": 1}, before.hash)

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from agents.report_texts import stage_title
 from agents.stage_report import metric_title
 from agents.units import human
 from flows.audit.history import History
+from flows.audit.words import word
 from flows.gatefiles import attempt_folder, load_proposal
 from specs.base import Language, Strict
 from specs.errors import GatewrightError
@@ -93,7 +95,7 @@ def facts_of(history: History, language: Language, unread: list[str]) -> dict[st
         "parameters": _parameters(history, unread),
         "data": _data(history, unread),
         "metrics": _metrics(history, language, unread),
-        "decisions": _decisions(history),
+        "decisions": _decisions(history, language),
         "versions": _versions(history, unread),
     }
 
@@ -162,7 +164,7 @@ def _data(history: History, unread: list[str]) -> dict[str, Fact]:
 def _metrics(history: History, language: Language, unread: list[str]) -> dict[str, Fact]:
     return {
         f"{stage}.{name}": Fact(
-            title=f"{stage}: {metric_title(stage, name, language)}",
+            title=f"{stage_title(language, stage)}: {metric_title(stage, name, language)}",
             value=metric.value,
             shown=human(metric.value, metric.unit, language),
         )
@@ -184,22 +186,25 @@ def _evidence(history: History, unread: list[str]) -> dict[str, Any]:
     return found
 
 
-def _decisions(history: History) -> dict[str, Fact]:
+def _decisions(history: History, language: Language) -> dict[str, Fact]:
     """Each round of each gate: what was decided, by whom and how. Times differ always and are left out."""
     found: dict[str, Fact] = {}
     order = {gate: place for place, gate in enumerate(history.state.order)}
     for (gate, round_), opened in sorted(history.state.gates.items(), key=lambda g: (order.get(g[0][0], 99), g[0][1])):
         name, decision = f"{gate} round {round_}", opened.decision
+        title = word(language, "round", gate=stage_title(language, gate), round=round_)
         if decision is None:
-            found[name] = Fact(title=name, value=None, shown="waits")
+            found[name] = Fact(title=title, value=None, shown=word(language, "waits"))
             continue
         value = decision.model_dump(mode="json", include={"choice", "actor", "authentication", "comment", "edits"})
         value |= {"override": decision.override, "rework_stage": decision.rework_stage}
-        said = f"{decision.choice} by {decision.actor} ({decision.authentication})"
-        said += ", override" if decision.override else ""
-        said += "".join(f", {path} = {new}" for path, new in sorted(decision.edits.items()))
-        said += f": {decision.comment}" if decision.comment else ""
-        found[name] = Fact(title=name, value=value, shown=said)
+        choice = word(language, "rework_choice" if decision.choice == "rework" else decision.choice)
+        how = word(language, decision.authentication)
+        said = word(language, "decided_by", choice=choice, actor=decision.actor, how=how)
+        said += f"; {word(language, 'overridden')}" if decision.override else ""
+        said += "".join(f"; {path} = {new}" for path, new in sorted(decision.edits.items()))
+        said += f"; “{decision.comment}”" if decision.comment else ""
+        found[name] = Fact(title=title, value=value, shown=said)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,11 +53,23 @@ def list_events(
     found = find_run(run, project)
     events = history.list_events(found.ledger, found.run, kind or (), last=last)
     if as_json:
-        emit({"run": found.run, "events": list(events)})
+        _emit_events(found.run, events)
     else:
         for event in events:
             say(f"{event['sequence']:>5}  {event['at']}  {event['kind']:<20} {visible(event['actor'])}")
     return EXIT_DONE
+
+
+def _emit_events(run: str, events: Iterator[dict[str, Any]]) -> None:
+    """One JSON document, written event by event: there may be a million."""
+    import json
+
+    sys.stdout.write(f'{{\n  "run": {json.dumps(run)},\n  "events": [')
+    for number, event in enumerate(events):
+        sys.stdout.write(",\n    " if number else "\n    ")
+        sys.stdout.write(json.dumps(event, ensure_ascii=False))
+    sys.stdout.write("\n  ]\n}\n")
+    sys.stdout.flush()
 
 
 @audit.command("show")
@@ -87,29 +100,37 @@ def diff_runs(
 ) -> int:
     """What differs between two runs: spec, parameters, data, metrics, decisions, versions."""
     from flows.audit.diff import diff
+    from flows.audit.words import word
 
     with _either(one, project) as first, _either(other, project) as second:
-        found = diff(first, second, _language(first))
+        language = _language(first)
+        found = diff(first, second, language)
     if as_json:
         emit(found.model_dump(mode="json"))
         return EXIT_DONE
     for section, differences in found.differences.items():
         if differences:
-            show(_difference_table(section, differences, found.runs))
+            show(_difference_table(word(language, f"section_{section}"), differences, found.runs))
             say()
-    same = ", ".join(f"{count} of {section}" for section, count in found.same.items() if count)
-    say(("no difference; " if found.equal else "") + f"the same: {same or 'nothing'}")
+    if found.equal:
+        say(word(language, "no_difference"))
+    counts = [
+        word(language, "same_count", count=count, section=word(language, f"section_{section}"))
+        for section, count in found.same.items()
+        if count
+    ]
+    say(word(language, "same", what=", ".join(counts) or word(language, "same_nothing")))
     for text in found.unread:
-        say(f"not compared: {text}")
+        say(word(language, "not_compared", what=text))
     return EXIT_DONE
 
 
-def _difference_table(section: str, differences: list[Any], runs: tuple[str, str]) -> Any:
+def _difference_table(title: str, differences: list[Any], runs: tuple[str, str]) -> Any:
     from rich.table import Table
 
     from flows.audit.report import visible
 
-    table = Table(title=section, title_justify="left", show_edge=False)
+    table = Table(title=title, title_justify="left", show_edge=False)
     for column in ("", *runs):
         table.add_column(visible(column), overflow="fold")
     for difference in differences:

@@ -63,7 +63,7 @@ class Engine:
     @cached_property
     def model(self) -> ResolvedModel:
         """The base model as a local folder; converted or downloaded once."""
-        return model_of(self.workspace, self.live_spec, self.session.progress)
+        return model_of(self.workspace, self.spec, self.session.progress)
 
     @cached_property
     def live_spec(self) -> Project:
@@ -90,10 +90,8 @@ class Engine:
     def propose(self, step: Propose) -> None:
         """Make the proposal of a gate's round and store it before the gate opens."""
         feedback = step.feedback.words if step.feedback else ""
-        context = proposer_context(
-            self.workspace, self.live_spec, self.state, step.gate, step.round, feedback, self.ledger
-        )
-        outcome = make_proposer(self.live_spec, memory_of(self.workspace, self.live_spec)).consider(context)
+        context = proposer_context(self.workspace, self.spec, self.state, step.gate, step.round, feedback, self.ledger)
+        outcome = make_proposer(self.live_spec, memory_of(self.workspace, self.spec)).consider(context)
         digest = gatefiles.store_proposal(self.workspace.folder, outcome.proposal)
         if outcome.transcript is not None:
             path = self.workspace.folder / "transcripts" / f"{outcome.transcript.sha256}.json"
@@ -108,7 +106,7 @@ class Engine:
                 )
             )
         if outcome.fallback is not None:
-            self.append(outcome.fallback)
+            self.append(outcome.fallback.model_copy(update={"why": redacted(outcome.fallback.why)}))
         self.append(
             events.ProposalMade(gate=step.gate, round=step.round, proposal=digest, proposer=outcome.proposal.proposer)
         )

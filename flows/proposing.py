@@ -13,7 +13,8 @@ from flows.earlier import earlier_results
 from flows.ledger import Ledger
 from flows.reviewing import approved_proposals, evidence_of
 from flows.state import RunState
-from flows.workspace import Workspace
+from flows.workspace import Workspace, live_spec
+from specs.credentials import without_secrets
 from specs.metrics import STAGES
 from specs.parameters import TrainingConfiguration
 from specs.project import Project
@@ -24,7 +25,8 @@ from tasks.models.resolve import ResolvedModel, resolve_base_model
 
 def model_of(workspace: Workspace, spec: Project, progress: Progress | None = None) -> ResolvedModel:
     """The base model of a run as a local folder; converted or downloaded once."""
-    return resolve_base_model(spec.base_model, workspace.project_dir, spec.hub, progress or Quiet())
+    hub = live_spec(workspace, spec).hub
+    return resolve_base_model(spec.base_model, workspace.project_dir, hub, progress or Quiet())
 
 
 def memory_of(workspace: Workspace, spec: Project) -> MemoryFunction:
@@ -51,7 +53,10 @@ def proposer_context(
     feedback: str = "",
     ledger: Ledger | None = None,
 ) -> ProposerContext:
-    """The context for one round of a gate. With a ledger, earlier runs of the project correct what is expected."""
+    """The context for one round of a gate. With a ledger, earlier runs of the project correct what is expected.
+
+    The spec in it, which a language model may be shown, has no passwords.
+    """
     from tasks.data.probe import probe_sources
     from tasks.memory import this_device
 
@@ -64,7 +69,7 @@ def proposer_context(
     approved = approved_proposals(workspace, state)
     sources, _problems = probe_sources(workspace.project_dir, spec)
     return ProposerContext(
-        spec=spec,
+        spec=without_secrets(spec),
         gate=gate,
         round=round,
         feedback=feedback,

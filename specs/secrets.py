@@ -9,14 +9,14 @@ from collections.abc import Mapping
 HIDDEN = "***"
 _SECRET_NAME = re.compile(
     r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|PWD|CREDENTIALS?|AUTH|AUTHORIZATION|BEARER|COOKIE|DSN"
-    r"|(API|ACCESS|PRIVATE|SIGNING|ENCRYPTION|SECRET)_?KEY|APIKEY|KEY)(_|$)",
+    r"|KEY)(_|$)|(PASSWORD|PASSWD|SECRET|APIKEY)$",
     re.IGNORECASE,
 )
 _USER_INFO = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)[^/\s'\"<>]+@", re.IGNORECASE)
 _IN_QUERY = re.compile(
     r"(?P<name>[?&;](?:password|passwd|pwd|token|secret|api_?key|access_?key|sslpassword)=)[^&\s'\"<>]+", re.IGNORECASE
 )
-_BEARER = re.compile(r"(?P<name>\b(?:Bearer|Basic)\s+)[A-Za-z0-9._~+/=-]{8,}")
+_BEARER = re.compile(r"(?P<name>\b(?:Bearer|Basic)\s+)(?=\S*\d)[A-Za-z0-9._~+/=-]{8,}")
 _PARTS = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/?#]*)(?P<rest>.*)", re.DOTALL)
 _SHORTEST = 6
 """A shorter value is no secret worth the name, and hiding it would blank out ordinary words."""

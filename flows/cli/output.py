@@ -15,6 +15,7 @@ from typing import Any, ParamSpec
 import typer
 
 from specs.errors import EXIT_INTERNAL, EXIT_STOPPED, GatewrightError, InputError, SpecError, StorageError
+from specs.secrets import redacted
 
 P = ParamSpec("P")
 _NAMED_WRONG = (errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL)
@@ -53,15 +54,18 @@ def show(renderable: Any) -> None:
 
 
 def error_document(error: GatewrightError) -> dict[str, Any]:
-    """An error as JSON: kind, message, hint, exit code, and the single problems of a spec."""
+    """An error as JSON: kind, message, hint, exit code, and the single problems of a spec. No secret is in it."""
     body: dict[str, Any] = {
         "kind": type(error).__name__,
-        "message": error.message,
-        "hint": error.hint,
+        "message": redacted(error.message),
+        "hint": redacted(error.hint),
         "exit_code": error.exit_code,
     }
     if isinstance(error, SpecError):
-        body["problems"] = [vars(problem) for problem in error.problems]
+        body["problems"] = [
+            {name: redacted(value) if isinstance(value, str) else value for name, value in vars(problem).items()}
+            for problem in error.problems
+        ]
     return {"error": body}
 
 
@@ -69,9 +73,9 @@ def report(error: GatewrightError, as_json: bool) -> int:
     """Say an error and return its exit code."""
     if as_json:
         emit(error_document(error))
-    tell(f"error: {error.message}")
+    tell(redacted(f"error: {error.message}"))
     if error.hint:
-        tell(f"  way out: {error.hint}")
+        tell(redacted(f"  way out: {error.hint}"))
     return error.exit_code
 
 
@@ -110,7 +114,7 @@ def internal_error(error: BaseException) -> GatewrightError:
     """Keep the traceback in a file and return an error that a person can read."""
     from specs.places import home
 
-    text = "".join(traceback.format_exception(error))
+    text = redacted("".join(traceback.format_exception(error)))
     where = home() / "internal-errors.log"
     try:
         where.parent.mkdir(parents=True, exist_ok=True)

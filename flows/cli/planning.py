@@ -39,6 +39,7 @@ def init(
 @guarded
 def check(project: ProjectArgument, as_json: AsJson = False) -> int:
     """Validate the spec and the sources; every problem at once, then every setting with its default."""
+    from specs.credentials import without_secrets
     from specs.defaults import effective_spec
     from specs.loading import load_project
     from tasks.check import check_project
@@ -47,7 +48,7 @@ def check(project: ProjectArgument, as_json: AsJson = False) -> int:
     report = check_project(loaded, with_model=True)
     if report.problems:
         raise SpecError(report.problems)
-    settings = effective_spec(loaded.spec)
+    settings = effective_spec(without_secrets(loaded.spec))
     if as_json:
         emit(
             {
@@ -144,7 +145,11 @@ def estimate(
     ] = False,
     attention: Annotated[str, typer.Option("--attention", help="flash, sdpa or eager.")] = "sdpa",
     loss_path: Annotated[
-        str, typer.Option("--loss-path", help="current, hf-2024, fused, fused-2025 or chunked: which software trains.")
+        str,
+        typer.Option(
+            "--loss-path",
+            help="current, hf-2024, fused, fused-2025, chunked or chunked-current: which software trains.",
+        ),
     ] = "current",
     gpus: Annotated[int, typer.Option("--gpus", help="GPUs that share the work.")] = 1,
     sharding: Annotated[str, typer.Option("--sharding", help="none, ddp, zero1, zero2, zero3 or fsdp.")] = "none",

@@ -24,6 +24,7 @@ def body(job: Path, channel: Channel, stop: StopRequest) -> None:
         channel.start("work", 2)
         channel.advance(2, "note")
         print("a library prints")  # noqa: T201
+        print("a library logs what it is given:", dict(os.environ), order, file=sys.stderr)  # noqa: T201
         channel.event(seen=1)
         channel.result(environment=dict(os.environ))
     elif do == "user_error":

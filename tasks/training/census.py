@@ -32,10 +32,13 @@ class Census(Strict):
         )
 
 
-def take_census(epoch: int, steps: Sequence[PlannedStep], fed: Iterable[Mapping[str, Any]]) -> Census:
+def take_census(
+    epoch: int, steps: Sequence[PlannedStep], fed: Iterable[Mapping[str, Any]], *, whole_plan: bool = True
+) -> Census:
     """Compare the lines of `micro_batches.jsonl` that belong to an epoch with its planned steps.
 
-    "Too often" also counts a plan that names a sample twice in an epoch.
+    In a whole plan each sample stands once in an epoch, so that "too often" also counts a plan that names it twice;
+    the plan of a measurement repeats its steps.
     """
     mine = [step for step in steps if step.epoch == epoch]
     numbers = {step.step for step in mine}
@@ -43,14 +46,15 @@ def take_census(epoch: int, steps: Sequence[PlannedStep], fed: Iterable[Mapping[
     found = [(r["step"], r["micro_batch"], r["sample_ids"]) for r in fed if r["step"] in numbers]
     planned = Counter(i for _, _, ids in wanted for i in ids)
     counted = Counter(i for _, _, ids in found for i in ids)
+    wanted_times = Counter(planned.keys()) if whole_plan else planned
     wrong = sum(one != other for one, other in zip(wanted, found, strict=False)) + abs(len(wanted) - len(found))
     return Census(
         epoch=epoch,
         step=mine[-1].step,
-        planned=len(planned),
-        fed=sum(counted.values()),
-        too_often=sum(max(0, n - 1) for n in counted.values()) + len(counted.keys() - planned.keys()),
-        too_rarely=len(planned.keys() - counted.keys()),
+        planned=wanted_times.total(),
+        fed=counted.total(),
+        too_often=(counted - wanted_times).total(),
+        too_rarely=(wanted_times - counted).total(),
         micro_batches_out_of_order=wrong,
     )
 

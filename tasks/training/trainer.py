@@ -317,7 +317,8 @@ class PlannedTrainer(Trainer):
         step = int(self.state.global_step)
         if not ends_epoch(self.feed.steps, step):
             return
-        census = take_census(self.feed.steps[step - 1].epoch, self.feed.steps, self.logbook.read(MICRO_BATCHES))
+        epoch, fed = self.feed.steps[step - 1].epoch, self.logbook.read(MICRO_BATCHES)
+        census = take_census(epoch, self.feed.steps, fed, whole_plan=self.job.whole_plan)
         self.logbook.write(CENSUS, census.model_dump(mode="json"))
         if census.fault:
             raise TrainingError(census.fault, "report this: the plan is the only source of order")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -44,6 +45,19 @@ def test_every_epoch_fed_as_planned_has_a_census_without_a_fault():
 )
 def test_a_sample_fed_too_often_too_rarely_or_out_of_order_is_a_fault(change, words):
     assert words in take_census(1, STEPS, change(fed_lines())).fault
+
+
+def test_a_plan_that_names_a_sample_twice_is_a_fault_unless_it_only_measures():
+    rows = plan_batches([(f"s{n:02d}", 5) for n in range(6)], small_training(max_steps=None, epochs=1))
+    again = group_steps([*rows, *(replace(row, step=2) for row in rows)])
+    fed = [
+        {"step": s.step, "micro_batch": b.number, "sample_ids": list(b.sample_ids)}
+        for s in again
+        for b in s.micro_batches
+    ]
+    assert "6 samples too often" in take_census(1, again, fed).fault
+    assert take_census(1, again, fed, whole_plan=False).fault == ""
+    assert "2 too rarely" in take_census(1, again, fed[:-1], whole_plan=False).fault
 
 
 def test_steps_trained_again_must_bring_the_losses_they_had_bit_for_bit_on_a_cpu():

@@ -6,9 +6,12 @@ Both train the same random Llama with the same adapters on the same samples with
 within one process: in each round one segment each, the order changing. The plain `Trainer` groups by length as
 transformers does (`group_by_length`); both pad with the same code. Uniform lengths: 48 samples, eight million weights.
 Skewed lengths: 800 samples, so that transformers forms groups of its full fifty batches, on a smaller model and in
-half the rounds. Time is taken between ends of steps, without the first step of a segment. The ratio of a round is ours over plain; the bound is that of the mean log ratio, two-sided
-95 % by Student. Wall clock and CPU time of the process are shown; with other work on the machine the second is the
-steadier one. The cost of our checks is the time inside them over the time of the steps, on SmolLM2-135M.
+half the rounds.
+
+Time is taken between ends of steps, without the first step of a segment. The ratio of a round is ours over plain; the
+bound is that of the mean log ratio, two-sided 95 % by Student. Wall clock and CPU time of the process are shown; with
+other work on the machine the second is the steadier one. The cost of our checks is the time inside them over the time
+of the steps, on SmolLM2-135M.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from agents.contract import Outcome
 from flows.deciding import record
 from flows.ledgers import ledger_of_run
 from flows.session import Session, open_session
+from flows.state import fold
 from flows.workspace import Workspace
 from specs.canonical import sha256_bytes, sha256_file
 from specs.criteria import Metric
@@ -161,9 +162,12 @@ def begin(project: Path, run: str = "r1") -> Workspace:
 
 
 def complete(project: Path, run: str = "r1") -> Session:
-    """Go on to the end of the run, approving every gate that waits."""
+    """Go on to the end of the run, approving every gate that waits. A run that has ended is left as it is."""
     workspace = begin(project, run)
     while True:
+        state = fold(ledger_of_run(workspace).events(run))
+        if state.terminal:
+            return Session(ending="finished" if state.state == "finished" else "rejected")
         session = passage(workspace)
         if session.ending != "waiting":
             return session

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +40,7 @@ _MORE = (
     r"raise|increase|higher|larger|bigger|more|longer|too (?:low|small|few|short)"
     r"|提高|增加|增大|调大|调高|更多|太小|太低|太少"
 )
+_DIRECTIONS = {"less": -1, "more": 1}
 _NUMBER = r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?"
 _EXPLICIT = re.compile(rf"([A-Za-z_][\w.]*)\s*=\s*({_NUMBER}|true|false|null|[a-z][\w-]*)", re.IGNORECASE)
 
@@ -57,12 +59,44 @@ def read_feedback(feedback: str, parameters: dict[str, Any]) -> tuple[list[Reque
     """(requests for parameters that exist here, clauses that no rule understands), in the order of the text."""
     requests: list[Request] = []
     left: list[str] = []
-    for clause in _clauses(feedback):
-        found = [r for r in _explicit(clause, parameters) if r is not None] or _spoken(clause, parameters)
-        requests += found
-        if not found:
+    lines = [line.strip() for line in feedback.splitlines()]
+    exact = {line: found for line in lines if (found := _exact(line, parameters)) is not None}
+    requests += exact.values()
+    for clause in _clauses("\n".join(line for line in lines if line not in exact)):
+        understood = [r for r in _explicit(clause, parameters) if r is not None] or _spoken(clause, parameters)
+        requests += understood
+        if not understood:
             left.append(clause)
     return requests, left
+
+
+def _exact(line: str, parameters: dict[str, Any]) -> Request | None:
+    """A line that is one structured request: `path=` and a JSON value, or `less` or `more`."""
+    path, sign, raw = line.partition("=")
+    if not sign or path not in leaves(parameters):
+        return None
+    if raw in _DIRECTIONS:
+        return Request(path, line, direction=_DIRECTIONS[raw])
+    try:
+        return Request(path, line, value=json.loads(raw))
+    except ValueError:
+        return None
+
+
+def unanswered(feedback: str, before: dict[str, Any], after: dict[str, Any], answer: str) -> list[str]:
+    """What of the feedback neither the new parameters nor the words of the answer speak of; empty when all is answered.
+
+    Free words count as answered by any answer: whether it fits them, the person judges at the gate.
+    """
+    requests, left = read_feedback(feedback, before)
+    flat = leaves(after)
+    missing = [
+        request.words
+        for request in requests
+        if request.path.rpartition(".")[2] not in answer
+        and (request.direction or flat.get(request.path) != request.value)
+    ]
+    return missing + (left if not answer.strip() else [])
 
 
 def _clauses(feedback: str) -> list[str]:

@@ -72,7 +72,7 @@ def proposal_blocks(proposal: Proposal, previous: Proposal | None, language: Lan
     for warning in proposal.warnings:
         blocks.append(Paragraph(warning, "warn"))
     if proposal.answers_feedback:
-        blocks += [Heading(t(language, "answer"), 3), Bullets(proposal.answers_feedback.split("\n"))]
+        blocks += [Heading(t(language, "answer"), 3), *_answers(proposal, language)]
     if previous is not None and (changed := _changes(previous, proposal)):
         header = [t(language, key) for key in ("parameter", "before", "after")]
         blocks += [Heading(t(language, "changed"), 3), Table(header, changed)]
@@ -88,6 +88,16 @@ def proposal_blocks(proposal: Proposal, previous: Proposal | None, language: Lan
         note = t(language, "method", method=check.method)
         blocks.append(Paragraph(f"{line} ({note})", "" if check.fits else "bad"))
     return blocks
+
+
+def _answers(proposal: Proposal, language: Language) -> list[Block]:
+    """What was asked for beside what was done with it; the words alone where they cannot be told apart."""
+    if not proposal.answers:
+        return [Bullets(proposal.answers_feedback.split("\n"))]
+    rows = [
+        [Cell(a.asked, data=True), Cell(t(language, f"outcome_{a.outcome}")), Cell(a.text)] for a in proposal.answers
+    ]
+    return [Table([t(language, key) for key in ("asked", "outcome", "answered")], rows)]
 
 
 def _parameters(proposal: Proposal, language: Language) -> list[Block]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
@@ -20,8 +20,9 @@ from agents.training_rules import choose_training
 from specs.canonical import plain
 from specs.errors import GuardRefused
 from specs.parameters import PARAMETERS, StressTestParameters, TrainingConfiguration, leaves, replace
-from specs.proposals import Proposal, Reason
+from specs.proposals import Answer, Proposal, Reason
 
+Outcome = Literal["done", "partly", "kept", "refused", "not_understood"]
 _CARRIED = ("feedback", "person:")
 """Sources of reasons whose values stay from round to round."""
 
@@ -39,7 +40,8 @@ def suggest(context: ProposerContext, memory: MemoryFunction | None = None) -> P
         reasons=draft.sorted_reasons(),
         expected=expectations(context, context.gate, parameters, memory),
         proposer="rules",
-        answers_feedback=answers,
+        answers_feedback="\n".join(answer.text for answer in answers),
+        answers=answers,
         warnings=draft.warnings,
     )
 
@@ -128,18 +130,19 @@ _DRAFTS: dict[str, Callable[[ProposerContext, MemoryFunction | None], Draft]] = 
 }
 
 
-def _answer(draft: Draft, context: ProposerContext, memory: MemoryFunction | None) -> str:
+def _answer(draft: Draft, context: ProposerContext, memory: MemoryFunction | None) -> list[Answer]:
     """Act on the feedback as far as rules can, and say for each part what was done with it."""
     _carry_over(draft, context)
     if not context.feedback.strip():
-        return ""
+        return []
     requests, left = read_feedback(context.feedback, draft.parameters)
     answers = [_act(draft, request, memory) for request in requests]
     if left:
         names = ", ".join(path.rpartition(".")[2] for path in list(leaves(draft.parameters))[:8])
         words = "; ".join(f"“{clause}”" for clause in left)
-        answers.append(text(context.spec.language, "not_understood", text=words, names=names))
-    return "\n".join(answers)
+        said = text(context.spec.language, "not_understood", text=words, names=names)
+        answers.append(Answer(asked="; ".join(left), outcome="not_understood", text=said))
+    return answers
 
 
 def _carry_over(draft: Draft, context: ProposerContext) -> None:
@@ -154,23 +157,31 @@ def _carry_over(draft: Draft, context: ProposerContext) -> None:
             draft.put(reason.parameter, value, text(context.spec.language, "kept_feedback"), reason.source)
 
 
-def _act(draft: Draft, request: Request, memory: MemoryFunction | None) -> str:
-    language = draft.spec.language
+def _act(draft: Draft, request: Request, memory: MemoryFunction | None) -> Answer:
+    """Do what one request asks for as far as it may be done, and say so."""
+
+    def answer(outcome: Outcome, key: str, **values: object) -> Answer:
+        said = text(draft.spec.language, key, parameter=request.path, **values)
+        return Answer(asked=request.words, outcome=outcome, text=said)
+
     before = draft.get(request.path)
     if draft.gate == "train" or request.path in ("training.method", "model"):
-        return text(language, "answered_locked", parameter=request.path)
+        return answer("refused", "answered_locked")
+    if request.direction and (isinstance(before, bool) or not isinstance(before, int | float)):
+        return answer("kept", "answered_same", before=shown(before))
     wanted = moved(before, request.direction) if request.direction else request.value
     allowed, source = fit(draft.spec, draft.gate, request.path, wanted)
     if allowed == before:
-        same = {"parameter": request.path, "before": shown(before), "wanted": shown(wanted)}
-        return text(language, "answered_fixed" if source else "answered_same", source=source, **same)
+        if source:
+            return answer("refused", "answered_fixed", before=shown(before), source=source)
+        return answer("done" if wanted == before else "kept", "answered_same", before=shown(before))
     if problem := _problem(draft, request.path, allowed, memory):
-        return text(language, "answered_refused", parameter=request.path, wanted=shown(allowed), problem=problem)
-    draft.put(request.path, allowed, text(language, "feedback"), "feedback")
-    values = {"parameter": request.path, "before": shown(before), "after": shown(allowed)}
+        return answer("refused", "answered_refused", wanted=shown(allowed), problem=problem)
+    draft.put(request.path, allowed, text(draft.spec.language, "feedback"), "feedback")
+    changed = {"before": shown(before), "after": shown(allowed)}
     if source:
-        return text(language, "answered_limited", wanted=shown(wanted), source=source, **values)
-    return text(language, "answered", **values)
+        return answer("partly", "answered_limited", wanted=shown(wanted), source=source, **changed)
+    return answer("done", "answered", **changed)
 
 
 def _problem(draft: Draft, path: str, value: Any, memory: MemoryFunction | None) -> str:

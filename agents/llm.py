@@ -17,6 +17,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from agents.citations import numbers_in, uncited
 from agents.contract import MemoryFunction, Message, Outcome, ProposerContext, Transcript
+from agents.feedback import unanswered
 from agents.guard import Change, apply_changes, guard
 from agents.llm_context import INSTRUCTIONS, prompt, redact, secrets, visible
 from agents.rules import RulesProposer
@@ -109,6 +110,11 @@ class LlmProposer:
         ]
         answer = _clean(suggestion.answers_feedback, 2000) if context.feedback.strip() else ""
         changed = apply_changes(baseline, changes)
+        before = context.last_proposal.parameters if context.last_proposal else baseline.parameters
+        if missing := unanswered(context.feedback, before, changed.parameters, answer):
+            raise GuardRefused(
+                f"the person's feedback is not answered: {'; '.join(missing)}", "say in answers_feedback what you did"
+            )
         if changed.parameters == baseline.parameters:
             changed = baseline
         known = numbers_in(visible(context, baseline)) + numbers_in(changed.parameters)
@@ -118,7 +124,7 @@ class LlmProposer:
                 warnings.append(f"the reason for {change.key} names numbers nobody measured: {', '.join(invented)}")
         update = {"proposer": self.name, "warnings": warnings}
         if answer:
-            update["answers_feedback"] = answer
+            update["answers_feedback"], update["answers"] = answer, []
         return guard(changed.model_copy(update=update), context.spec, approved=context.approved, memory=self.memory)
 
     def _connect(self) -> Callable[[list[Message]], tuple[Suggestion, str]]:

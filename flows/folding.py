@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -110,7 +111,12 @@ class Feedback:
     @property
     def words(self) -> str:
         """Everything that the next proposal must answer, one thing a line."""
-        return "\n".join([*([self.comment] if self.comment.strip() else []), *(f"{k}={v}" for k, v in self.requests)])
+        asked = [f"{path}={_as_asked(value)}" for path, value in self.requests]
+        return "\n".join([*([self.comment] if self.comment.strip() else []), *asked])
+
+
+def _as_asked(value: Any) -> str:
+    return str(value) if value in ("less", "more") else json.dumps(value, ensure_ascii=False)
 
 
 @dataclass(frozen=True)

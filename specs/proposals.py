@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -81,6 +81,14 @@ class MemoryCheck(Strict):
     phases: dict[str, int] = Field(default_factory=dict)
 
 
+class Answer(Strict):
+    """How a proposal answers one thing that was asked for."""
+
+    asked: str = Field(description="the person's words, or parameter=value")
+    outcome: Literal["done", "partly", "kept", "refused", "not_understood"]
+    text: str
+
+
 class Proposal(Strict):
     """Parameters for one stage. Holds no time, host, run id or absolute path, so that equal input is equal bytes."""
 
@@ -93,6 +101,9 @@ class Proposal(Strict):
     memory: MemoryCheck | None = None
     proposer: str
     answers_feedback: str = Field("", description="how this round answers the feedback of the last one")
+    answers: list[Answer] = Field(
+        default_factory=list, description="the same, one by one, where each can be told apart"
+    )
     edited_by: str = Field("", description="the person whose edits are part of the parameters")
     task_sheet: TaskSheet | None = None
     warnings: list[str] = Field(default_factory=list)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agents.feedback import read_feedback
+from agents.feedback import read_feedback, unanswered
 from agents.rules import RulesProposer
 from specs.parameters import leaves
 from tests.agents.proposer_cases import context, project
@@ -38,6 +38,45 @@ def test_requests_are_read_and_acted_on(feedback, path, value):
     assert leaves(proposal.parameters)[path] == value
     assert path in proposal.answers_feedback
     assert any(r.parameter == path and r.source == "feedback" for r in proposal.reasons)
+
+
+def test_every_structured_request_gets_an_answer_of_its_own():
+    asked = [
+        "training.lr=0.0001",
+        "training.lora.rank=less",
+        'training.lora.targets=["q_proj", "v_proj"]',
+        'training.lr_schedule="linear"',
+        "training.seed=7",
+        'training.method="full"',
+    ]
+    proposal = ask("as discussed\n" + "\n".join(asked))
+    training = proposal.parameters["training"]
+    assert (training["lr"], training["lora"]["targets"], training["lr_schedule"]) == (
+        1e-4,
+        ["q_proj", "v_proj"],
+        "linear",
+    )
+    assert training["lora"]["rank"] < BASE.parameters["training"]["lora"]["rank"]
+    outcomes = {answer.asked: answer.outcome for answer in proposal.answers}
+    assert list(outcomes) == [*asked, "as discussed"]
+    assert list(outcomes.values()) == ["done", "done", "done", "done", "done", "refused", "not_understood"]
+    assert proposal.answers_feedback == "\n".join(answer.text for answer in proposal.answers)
+
+
+@pytest.mark.parametrize(
+    ("feedback", "after", "answer", "missing"),
+    [
+        ("", {"lr": 1.0}, "", []),
+        ("please be careful", {"lr": 1.0}, "", ["please be careful"]),
+        ("please be careful", {"lr": 1.0}, "I was", []),
+        ("lr=0.5", {"lr": 0.5}, "", []),
+        ("lr=0.5", {"lr": 1.0}, "", ["lr=0.5"]),
+        ("lr=0.5", {"lr": 1.0}, "lr stays, because the loss is steady", []),
+        ("lr=less", {"lr": 1.0}, "I thought about it", ["lr=less"]),
+    ],
+)
+def test_what_an_answer_leaves_out_is_found(feedback, after, answer, missing):
+    assert unanswered(feedback, {"lr": 1.0}, after, answer) == missing
 
 
 def test_what_no_rule_understands_is_said_and_the_way_out_named():

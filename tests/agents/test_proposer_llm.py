@@ -126,6 +126,16 @@ def test_the_model_cannot_change_what_the_stress_test_measured():
     assert outcome.fallback is not None
 
 
+def test_a_model_that_does_not_answer_the_feedback_is_asked_again():
+    better = {**GOOD, "answers_feedback": "Only the rate is lower; epochs stay, because the loss still falls."}
+    with fake_openai(call(GOOD), call(better)) as server:
+        _, _, outcome = ask(server, feedback="please be careful\ntraining.epochs=less", round=2)
+    assert outcome.proposal.answers_feedback == better["answers_feedback"]
+    assert outcome.transcript is not None
+    assert outcome.transcript.calls == 2
+    assert any("feedback is not answered" in message.content for message in outcome.transcript.messages)
+
+
 def test_feedback_is_answered_by_the_model():
     answer = {**GOOD, "answers_feedback": "The rate is halved."}
     with fake_openai(call(answer)) as server:

@@ -292,3 +292,47 @@ def test_a_gate_opened_twice_with_the_same_bytes_is_one_gate(at_data: RunMaker):
         at_data.ledger.open_gate("r1", GateOpened(gate="data", round=1, digest="b" * 64, blocked=False))
     with pytest.raises(Refused, match="gate data round 1 still waits"):
         at_data.ledger.open_gate("r1", GateOpened(gate="train", round=1, digest="b" * 64, blocked=False))
+
+
+def test_what_a_rework_wants_is_validated_kept_and_put_to_the_proposer(at_data: RunMaker):
+    decision = at_data.decide("rework", requests={"eval_share": "less", "seed": "7"}).payload["decision"]
+    assert decision["requests"] == {"eval_share": "less", "seed": 7}
+    step = at_data.next
+    assert isinstance(step, Propose)
+    assert step.feedback is not None
+    assert step.feedback.words == "seen\neval_share=less\nseed=7"
+
+
+@pytest.mark.parametrize(
+    ("requests", "text"),
+    [
+        ({"sed": "7"}, "data has no parameter 'sed'"),
+        ({"seed": "fast"}, "seed"),
+        ({"over_long": "less"}, "over_long"),
+    ],
+)
+def test_a_rework_cannot_want_what_does_not_exist(at_data: RunMaker, requests: dict[str, str], text: str):
+    assert text in refused(GuardRefused, at_data, "rework", requests=requests)
+
+
+def test_a_rework_of_train_names_the_stage_where_its_parameters_can_change(at_train: RunMaker):
+    with pytest.raises(GuardRefused, match="repeats exactly what the stress test measured") as caught:
+        at_train.decide("rework", requests={"lr": "1e-4"})
+    assert "--stage stress_test" in caught.value.hint
+    decision = at_train.decide("rework", rework_stage="stress_test", requests={"lr": "1e-4"}).payload["decision"]
+    assert decision["requests"] == {"training.lr": 1e-4}
+
+
+def test_wanting_is_for_reworks_only(at_data: RunMaker):
+    assert "--want asks for another proposal" in refused(DecisionRefused, at_data, requests={"seed": "7"})
+
+
+def test_while_a_process_works_the_way_out_is_to_wait(maker: RunMaker):
+    with pytest.raises(DecisionRefused) as caught:
+        maker.decide()
+    assert "works on it; a gate opens when the stage is done" in caught.value.hint
+    assert maker.lease is not None
+    maker.lease.release()
+    with pytest.raises(DecisionRefused) as caught:
+        maker.decide()
+    assert "`gatewright resume r1` goes on" in caught.value.hint

@@ -12,13 +12,14 @@ from flows.audit.report import Checks, Part
 from flows.audit.unpacking import BundleFacts
 from flows.gatefiles import attempt_folder, gate_folder, load_proposal, proposal_path, read_gate, shown
 from flows.ledger.chain import FaultKind
-from specs.canonical import digest
+from specs.canonical import digest, sha256_file
 from specs.criteria import Criterion, judge
 from specs.errors import GatewrightError
 from specs.events import (
     AttemptPublished,
     AttemptReserved,
     DecisionRecorded,
+    GateAmended,
     GateOpened,
     ProposalMade,
     ReleasePublished,
@@ -112,13 +113,14 @@ def _frozen(checks: Checks, history: History) -> None:
 
 def _attempts(checks: Checks, history: History) -> None:
     documents, artifacts, unlisted = Comparison(), Comparison(), []
+    orders = _Orders(history)
     for (stage, number), published in sorted(history.published().items()):
         below = attempt_folder(history.run_dir, stage, number).relative_to(history.run_dir).as_posix()
         history.files.compare(f"{below}/evidence.json", published.evidence, documents)
         history.files.compare(f"{below}/report.md", published.report, documents)
         if published.report_html:
             history.files.compare(f"{below}/report.html", published.report_html, documents)
-        documents.faults += _orders(history, stage, number)
+        documents.faults += orders.faults(stage, number)
         evidence = history.evidence(stage, number)
         if evidence is None:
             artifacts.faults.append(f"{stage} {number}: its evidence cannot be read, so are its artifacts unverifiable")
@@ -146,26 +148,29 @@ def _counted(texts: list[str]) -> list[str]:
     return texts if len(texts) <= 3 else [f"{len(texts)} files, such as {texts[0]}"]
 
 
-def _orders(history: History, stage: str, number: int) -> list[str]:
+class _Orders:
     """The order that lies in an attempt's folder: the gate it was opened by and the proposal it ran with."""
-    folder = attempt_folder(history.run_dir, stage, number)
-    faults = []
-    reserved = [p for _, p in history.of(AttemptReserved) if (p.stage, p.attempt) == (stage, number)]
-    if (folder / "proposal.json").is_file():
-        try:
-            parameters = Proposal.model_validate_json((folder / "proposal.json").read_bytes()).parameters
-            right = bool(reserved) and digest(parameters) == reserved[-1].parameters
-        except (OSError, ValueError):
-            right = False
-        if not right:
-            faults.append(f"{stage} {number}: proposal.json beside it is not what it ran with")
-    if (folder / "gate.json").is_file():
-        data = (folder / "gate.json").read_bytes()
-        rounds = [p.round for _, p in history.of(GateOpened) if p.gate == stage]
-        gates = [gate_folder(history.run_dir, stage, n) / "gate.json" for n in rounds]
-        if not any(path.is_file() and path.read_bytes() == data for path in gates):
+
+    def __init__(self, history: History) -> None:
+        self.run_dir = history.run_dir
+        self.parameters = {(p.stage, p.attempt): p.parameters for _, p in history.of(AttemptReserved)}
+        self.gates = {(p.gate, p.digest) for _, p in history.of(GateOpened)}
+        self.gates |= {(p.decision.gate, p.digest) for _, p in history.of(GateAmended)}
+
+    def faults(self, stage: str, number: int) -> list[str]:
+        """What is wrong with the order of one attempt; attempts without such files have none."""
+        folder, faults = attempt_folder(self.run_dir, stage, number), []
+        if (folder / "proposal.json").is_file():
+            try:
+                ran_with = Proposal.model_validate_json((folder / "proposal.json").read_bytes()).parameters
+                right = digest(ran_with) == self.parameters.get((stage, number))
+            except (OSError, ValueError):
+                right = False
+            if not right:
+                faults.append(f"{stage} {number}: proposal.json beside it is not what it ran with")
+        if (folder / "gate.json").is_file() and (stage, sha256_file(folder / "gate.json")) not in self.gates:
             faults.append(f"{stage} {number}: gate.json beside it is not one of this run's gates")
-    return faults
+        return faults
 
 
 def _verdicts(checks: Checks, history: History) -> None:

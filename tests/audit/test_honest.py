@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from flows.audit import AuditReport, verify
+from flows.audit import AuditReport, export, verify, verify_bundle
 from flows.gatefiles import attempt_folder, load_proposal
 from flows.standing import waiting
 from flows.state import Done, Rejected, RunStage, Wait, fold
@@ -83,8 +83,8 @@ class Story:
         return digest(load_proposal(self.maker.run_dir, step.proposal).parameters)
 
 
-@given(data=st.data(), solo=st.booleans(), length=st.integers(1, 60))
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data(), solo=st.booleans(), length=st.integers(1, 40))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 def test_an_honest_history_raises_no_alarm_at_any_length(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, solo: bool, length: int
 ):
@@ -109,6 +109,9 @@ def raises_no_alarm(factory: pytest.TempPathFactory, data: st.DataObject, solo: 
     row, state = maker.ledger.run("r1"), fold(maker.ledger.events("r1"))
     assert (row.state, row.stage) == (state.state, state.stage)
     assert faults(verify(maker.ledger, "r1", maker.run_dir)) == []
+    bundle = maker.project_dir / "run.zip"
+    export(maker.ledger, "r1", maker.run_dir, bundle, artifacts=data.draw(st.booleans()))
+    assert faults(verify_bundle(bundle)) == []
     maker.ledger.close()
 
 

@@ -421,6 +421,8 @@ CATALOGUE: dict[str, tuple[Manipulation, tuple[str, str]]] = {
         lambda t: [append_bytes(p) for p in sorted((t.run_dir / "proposals").iterdir())],
         PROPOSALS,
     ),
+    "a released file changed": (lambda t: append_bytes(t.run_dir / "release" / "weights.bin"), RELEASED),
+    "a released file gone": (lambda t: (t.run_dir / "release" / "weights.bin").unlink(), RELEASED),
     "a released file added": (lambda t: (t.run_dir / "release" / "extra.py").write_text("x"), RELEASED),
     "an attempt's proposal changed": (
         lambda t: (t.attempt("data") / "proposal.json").write_bytes(

@@ -45,7 +45,7 @@ from specs.events import (
     RunRejected,
     VerdictsRecorded,
 )
-from specs.files import write_json
+from specs.files import write_bytes, write_json
 from specs.metrics import STAGES
 from specs.parameters import PARAMETERS
 from specs.policy import Policy
@@ -144,7 +144,10 @@ class RunMaker:
         elif isinstance(step, RecordVerdicts):
             self._verdicts(step.stage, step.attempt)
         elif isinstance(step, Release):
-            manifest = write_json(self.run_dir / "release" / "manifest.json", {"files": []})
+            write_bytes(self.run_dir / "release" / "weights.bin", b"weights")
+            files = list_artifacts(self.run_dir / "release", "")
+            listed = {"files": [file.model_dump() for file in files if file.path != "manifest.json"]}
+            manifest = write_json(self.run_dir / "release" / "manifest.json", listed)
             self._append(ReleasePublished(folder="release", manifest=sha256_bytes(manifest)))
         elif isinstance(step, Done) and not step.recorded:
             self._append(RunFinished())

@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-from specs.errors import ModelError, Problem
+from pydantic import Field, TypeAdapter
+
+from specs.base import Language
+from specs.errors import GatewrightError, InputError, ModelError, Problem, SpecError
 from specs.loading import LoadedProject
+from specs.project import FaultCodes, WorkOrders
 from specs.yaml_tree import dotted, read_yaml
 
 if TYPE_CHECKING:
     from tasks.data.probe import SourceSummary
 
 
+_SOURCES: TypeAdapter[WorkOrders | FaultCodes] = TypeAdapter(
+    Annotated[WorkOrders | FaultCodes, Field(discriminator="kind")]
+)
+
+
 @dataclass(frozen=True)
 class CheckReport:
-    """What the check found: `problems` stop a run, `notes` are worth knowing, `sources` is what each file holds."""
+    """What the check found: `problems` stop a run, `notes` are worth knowing, `sources` is what each file holds.
+
+    `previews` are the first mapped rows of each table source, by its position in the spec.
+    """
 
     problems: list[Problem] = field(default_factory=list)
     sources: list[SourceSummary] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    previews: dict[int, list[dict[str, str]]] = field(default_factory=dict)
 
 
 def check_project(loaded: LoadedProject, with_model: bool) -> CheckReport:
@@ -30,10 +46,88 @@ def check_project(loaded: LoadedProject, with_model: bool) -> CheckReport:
     from tasks.data.probe import probe_sources
 
     notes: list[str] = []
-    sources, problems = probe_sources(loaded.folder, loaded.spec)
+    previews: dict[int, list[dict[str, str]]] = {}
+    sources, problems = probe_sources(loaded.folder, loaded.spec, previews)
+    problems = [*problems, *_hardware_problems(loaded)]
     if with_model:
         problems = [*problems, *_model_problems(loaded, notes)]
-    return CheckReport(_with_lines(problems, loaded), sources, notes)
+    notes += [*_too_few(loaded, sources, bool(problems)), *_missing_packages(loaded)]
+    return CheckReport(_with_lines(problems, loaded), sources, notes, previews)
+
+
+def _too_few(loaded: LoadedProject, sources: list[SourceSummary], incomplete: bool) -> list[str]:
+    """A warning where all rows together are fewer than the samples that the data stage asks for.
+
+    Rows of tables and instruction data are an upper bound; how many samples texts and logs give is not known before.
+    """
+    if incomplete or not sources or any(s.kind not in ("work_orders", "fault_codes", "instructions") for s in sources):
+        return []
+    asked = {
+        c.metric: c.bound
+        for c in loaded.spec.criteria("data")
+        if c.blocking and c.op in (">=", ">") and c.metric in ("samples_train", "samples_eval")
+    }
+    rows, needed = sum(s.rows for s in sources), sum(asked.values())
+    if rows >= needed:
+        return []
+    listed = " and ".join(f"{metric} of at least {bound:g}" for metric, bound in sorted(asked.items(), reverse=True))
+    return [
+        f"the sources hold {rows} rows, and the data stage asks for {listed}: it cannot pass. "
+        "Bring more rows, or loosen the criteria under acceptance: data:"
+    ]
+
+
+def _missing_packages(loaded: LoadedProject) -> list[str]:
+    if loaded.spec.method == "qlora" and find_spec("bitsandbytes") is None:
+        return ["method qlora needs bitsandbytes, which is not installed here: pip install 'gatewright[qlora]'"]
+    return []
+
+
+def _hardware_problems(loaded: LoadedProject) -> list[Problem]:
+    """A card that no catalog knows, and whose memory is not given: nothing can be planned for it."""
+    from specs.hardware import find_gpu
+
+    hardware = loaded.spec.hardware
+    if hardware == "auto" or hardware.memory_gb is not None:
+        return []
+    try:
+        find_gpu(hardware.gpu)
+    except InputError as error:
+        return [Problem(loaded.file.name, None, "hardware.gpu", hardware.gpu, error.message, error.hint)]
+    return []
+
+
+def with_proposals(error: SpecError, place: Path) -> SpecError:
+    """The problems of a spec, with a column mapping proposed from the file itself where one is missing."""
+    file = place / "project.yaml" if place.is_dir() else place
+    try:
+        tree = read_yaml(file.read_text(encoding="utf-8-sig"), file.name)
+    except (OSError, UnicodeDecodeError, GatewrightError):
+        return error
+    found = [_proposed(problem, tree.data, file.parent) for problem in error.problems]
+    return SpecError(found)
+
+
+def _proposed(problem: Problem, data: Any, folder: Path) -> Problem:
+    from tasks.data.files import source_files
+    from tasks.data.mapping import propose_mapping
+
+    match = re.fullmatch(r"sources\[(\d+)\]\.columns", problem.path)
+    if not match or not isinstance(data, dict):
+        return problem
+    try:
+        written = dict(data["sources"][int(match.group(1))])
+        kind = written["kind"]
+        columns = {"phenomenon": "?", "repair": "?"} if kind == "work_orders" else {"fault_type": "?", "meaning": "?"}
+        language: Language = "zh" if data.get("language") == "zh" else "en"
+        source = _SOURCES.validate_python({**written, "columns": columns})
+        file = source_files(folder, source)[0][0]
+        found = propose_mapping(file, source.kind, language, source.encoding, getattr(source, "sheet", None))
+    except (GatewrightError, ValueError, KeyError, IndexError, TypeError):
+        return problem
+    if found is None or not found.columns:
+        return problem
+    return replace(problem, way_out=f"{problem.way_out}. For {file.name}:\n{found.text()}")
 
 
 def _model_problems(loaded: LoadedProject, notes: list[str]) -> list[Problem]:

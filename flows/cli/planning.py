@@ -42,9 +42,12 @@ def check(project: ProjectArgument, as_json: AsJson = False) -> int:
     from specs.credentials import without_secrets
     from specs.defaults import effective_spec
     from specs.loading import load_project
-    from tasks.check import check_project
+    from tasks.check import check_project, with_proposals
 
-    loaded = load_project(project)
+    try:
+        loaded = load_project(project)
+    except SpecError as error:
+        raise with_proposals(error, project) from None
     report = check_project(loaded, with_model=True)
     if report.problems:
         raise SpecError(report.problems)
@@ -55,14 +58,29 @@ def check(project: ProjectArgument, as_json: AsJson = False) -> int:
                 "project": loaded.spec.project,
                 "sources": [s.model_dump(mode="json") for s in report.sources],
                 "settings": [{"path": p, "value": v, "default": d} for p, v, d in settings],
+                "notes": report.notes,
+                "previews": [{"source": n, "rows": rows} for n, rows in sorted(report.previews.items())],
             }
         )
         return EXIT_DONE
     show(_sources_table(report.sources))
+    _say_previews(report)
     for path, value, is_default in settings:
         say(f"  {path}: {_yaml(value)}" + ("   (default)" if is_default else ""))
+    for note in report.notes:
+        say(f"  note: {note}")
     say(f"{loaded.file}: no problems")
     return EXIT_DONE
+
+
+def _say_previews(report: Any) -> None:
+    """How the first rows of each table are read, so that a wrong mapping is seen before anything runs."""
+    from tasks.data.mapping import preview_text
+
+    for number, rows in sorted(report.previews.items()):
+        say(f"  sources[{number}], {report.sources[number].path}, first rows:")
+        for row in rows:
+            say(f"    {preview_text(row)}")
 
 
 def _yaml(value: Any) -> str:

@@ -13,6 +13,8 @@ from specs.project import AnySource, FaultCodes, Manuals, Notes, Project, Sensor
 from tasks.data.documents import read_document
 from tasks.data.files import source_files
 from tasks.data.instructions import records_of
+from tasks.data.mapping import PREVIEW_ROWS, propose_mapping
+from tasks.data.ocr import require_ocr
 from tasks.data.reading import claimed_files
 from tasks.data.records import Intake, SourceFile
 from tasks.data.sensors import parse_time
@@ -31,8 +33,14 @@ class SourceSummary(Strict):
     skipped: list[str] = Field(default_factory=list, description="files of another type, passed over")
 
 
-def probe_sources(project_dir: Path, spec: Project) -> tuple[list[SourceSummary], list[Problem]]:
-    """A summary per source, and all problems of all files; a file with a problem counts no rows."""
+def probe_sources(
+    project_dir: Path, spec: Project, previews: dict[int, list[dict[str, str]]] | None = None
+) -> tuple[list[SourceSummary], list[Problem]]:
+    """A summary per source, and all problems of all files; a file with a problem counts no rows.
+
+    `previews` takes the first mapped rows of each table source, by its position. They are no part of the summaries:
+    those go to the agent, and raw rows may hold personal data.
+    """
     summaries: list[SourceSummary] = []
     problems: list[Problem] = []
     for number, source in enumerate(spec.sources):
@@ -46,10 +54,12 @@ def probe_sources(project_dir: Path, spec: Project) -> tuple[list[SourceSummary]
         encodings: dict[str, str] = {}
         for file in files:
             try:
-                found, header, encodings[file.name] = _probe(file, source, spec)
+                found, header, encodings[file.name], rows_seen = _probe(file, source, spec)
             except SourceError as error:
-                problems.append(_problem(number, source, error))
+                problems.append(_problem(number, source, _with_proposal(error, file, source, spec)))
                 continue
+            if previews is not None and rows_seen:
+                previews.setdefault(number, rows_seen)
             rows += found
             columns = columns or header
         summaries.append(
@@ -75,29 +85,62 @@ def _problem(number: int, source: AnySource, error: SourceError) -> Problem:
     return Problem("project.yaml", None, f"sources[{number}]", source.path, error.message, error.hint)
 
 
-def _probe(file: SourceFile, source: AnySource, spec: Project) -> tuple[int, list[str], str]:
-    """(rows, header, encoding) of one file; raises `SourceError`."""
+def _with_proposal(error: SourceError, file: SourceFile, source: AnySource, spec: Project) -> SourceError:
+    """For a table that can be read, and not with this mapping: a mapping that fits, added to the way out."""
+    if not isinstance(source, WorkOrders | FaultCodes):
+        return error
+    found = propose_mapping(file, source.kind, spec.language, source.encoding, source.sheet)
+    if found is None or not found.columns:
+        return error
+    return SourceError(error.message, f"{error.hint}\n    a mapping that fits:\n{found.text()}")
+
+
+Probed = tuple[int, list[str], str, list[dict[str, str]]]
+"""(rows, header, encoding, first mapped rows)"""
+
+
+def _probe(file: SourceFile, source: AnySource, spec: Project) -> Probed:
+    """What one file holds; raises `SourceError`."""
     if isinstance(source, WorkOrders | FaultCodes):
-        columns = {str(name): header for name, header in source.columns.items()}
-        tables = find_tables(read_grids(file, source.encoding), columns, file.name, source.sheet)
-        return sum(len(t.rows) for t, _ in tables), tables[0][0].header, tables[0][1].encoding
+        return _probe_tables(file, source)
     if isinstance(source, SensorLogs):
-        if source.wide:
-            grid = read_grid(file, source.encoding)
-            return grid.cells.count, [], grid.encoding
-        mapped = {c: c for c in (source.timestamp, *source.channels, *filter(None, [source.event]))}
-        grid = read_grid(file, source.encoding)
-        table, _ = find_tables([grid], mapped, file.name, None)[0]
-        zone = ZoneInfo(source.time_zone or spec.time_zone)
-        if not any(parse_time(table.value(row, source.timestamp), zone) for row in table.rows):
-            raise SourceError(f"{file.name}: no value of {source.timestamp!r} is a time", "use ISO times or epochs")
-        return len(table.rows), table.header, grid.encoding
+        return _probe_log(file, source, spec)
     if isinstance(source, Manuals | Notes):
-        document = read_document(file, source.encoding)
-        blocks = [block for block in document.blocks if block.kind != "no_text"]
-        if not blocks:
-            raise SourceError(f"{file.name} holds no text", "provide it with a text layer (OCR), or leave it out")
-        return len(blocks), [], document.encoding
+        return _probe_document(file, source)
     intake = Intake()
     count = sum(1 for _ in records_of(file, source.encoding, intake))
-    return count, [], str(intake.decoding[0]["encoding"])
+    return count, [], str(intake.decoding[0]["encoding"]), []
+
+
+def _probe_tables(file: SourceFile, source: WorkOrders | FaultCodes) -> Probed:
+    columns = {str(name): header for name, header in source.columns.items()}
+    tables = find_tables(read_grids(file, source.encoding), columns, file.name, source.sheet)
+    table, grid = tables[0]
+    rows = [{name: table.value(row, name) for name in table.columns} for row in table.rows.head(PREVIEW_ROWS)]
+    return sum(len(t.rows) for t, _ in tables), table.header, grid.encoding, rows
+
+
+def _probe_log(file: SourceFile, source: SensorLogs, spec: Project) -> Probed:
+    grid = read_grid(file, source.encoding)
+    if source.wide:
+        return grid.cells.count, [], grid.encoding, []
+    mapped = {c: c for c in (source.timestamp, *source.channels, *filter(None, [source.event]))}
+    table, _ = find_tables([grid], mapped, file.name, None)[0]
+    zone = ZoneInfo(source.time_zone or spec.time_zone)
+    if not any(parse_time(table.value(row, source.timestamp), zone) for row in table.rows):
+        raise SourceError(f"{file.name}: no value of {source.timestamp!r} is a time", "use ISO times or epochs")
+    return len(table.rows), table.header, grid.encoding, []
+
+
+def _probe_document(file: SourceFile, source: Manuals | Notes) -> Probed:
+    """Pages that are pictures are counted and not recognised here: that takes seconds for each."""
+    document = read_document(file, source.encoding)
+    blocks = [block for block in document.blocks if block.kind not in ("no_text", "furniture")]
+    pictures = sum(block.kind == "no_text" for block in document.blocks)
+    if pictures and isinstance(source, Manuals) and source.ocr:
+        require_ocr(file.name)
+        return len(blocks) + pictures, [], document.encoding, []
+    if not blocks:
+        way_out = "set ocr: true for this source, or leave the file out" if pictures else "leave the file out"
+        raise SourceError(f"{file.name} holds no text" + (": its pages are pictures" if pictures else ""), way_out)
+    return len(blocks), [], document.encoding, []

@@ -13,7 +13,17 @@ from tasks.data.delimited import read_delimited
 from tasks.data.grid import FlawedRow, Grid, Rows
 from tasks.data.grids import read_grid, read_grids
 
-__all__ = ["Grid", "Table", "find_tables", "near_names", "normal", "read_delimited", "read_grid", "read_grids"]
+__all__ = [
+    "Grid",
+    "Table",
+    "band_names",
+    "find_tables",
+    "near_names",
+    "normal",
+    "read_delimited",
+    "read_grid",
+    "read_grids",
+]
 
 HEADER_SEARCH_ROWS = 30
 HEADER_BAND_ROWS = 3
@@ -105,7 +115,7 @@ def _find_header(grid: Grid, columns: Mapping[str, str]) -> tuple[int, list[str]
             bottom = top + height
             if bottom > len(cells):
                 break
-            names = _band_names(cells, grid.merged, top, bottom)
+            names = band_names(cells, grid.merged, top, bottom)
             found = len(wanted & {normal(alias) for name in names for alias in _aliases(name)})
             rank = (found, -height, -top)
             if rank > best[0]:
@@ -117,7 +127,7 @@ def _find_header(grid: Grid, columns: Mapping[str, str]) -> tuple[int, list[str]
     return max(found, 0), names, max(bottom, lowest + 1)
 
 
-def _band_names(
+def band_names(
     cells: Sequence[list[str]], merged: Sequence[tuple[int, int, int, int]], top: int, bottom: int
 ) -> list[str]:
     """One name per column: the texts of its band, merged cells spread out, joined by ` / `."""

@@ -60,7 +60,12 @@ def main() -> int:
             (folder / "postgresql").mkdir()
             try:
                 with postgresql.server() as url:
-                    good &= everywhere("PostgreSQL", folder / "postgresql", lambda number: url, chosen.share)
+                    good &= everywhere(
+                        "PostgreSQL",
+                        folder / "postgresql",
+                        lambda number: postgresql.fresh(url, f"p{number}"),
+                        chosen.share,
+                    )
             except postgresql.NoPostgresql as error:
                 print(f"PostgreSQL: not run: {error}")
                 good &= chosen.database == "both"

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+from pydantic import Field
+
 from flows import runner
 from flows.ledger import Ledger
 from flows.proposing import model_of
+from flows.removal import removed_files
 from flows.state import fold
 from flows.workspace import Workspace, frozen_spec
 from specs.base import Strict
@@ -17,7 +20,10 @@ from tasks.registry import DEFINITIONS
 
 
 class StageVerification(Strict):
-    """What recomputing one attempt gave; `differences` in words, empty when all is as recorded."""
+    """What recomputing one attempt gave; `differences` in words, empty when all is as recorded.
+
+    `removed` names artifacts that were removed on request: with one of them gone, metrics cannot be recomputed.
+    """
 
     stage: str
     attempt: int
@@ -25,6 +31,7 @@ class StageVerification(Strict):
     metrics: dict[str, Metric]
     verdicts: list[Verdict]
     differences: list[str]
+    removed: list[str] = Field(default_factory=list)
 
 
 def verify_stage(workspace: Workspace, ledger: Ledger, stage: str) -> StageVerification | None:
@@ -36,6 +43,18 @@ def verify_stage(workspace: Workspace, ledger: Ledger, stage: str) -> StageVerif
     spec = frozen_spec(workspace)
     folder = workspace.attempt(stage, attempt.number)
     evidence = Evidence.model_validate_json((folder / "evidence.json").read_bytes())
+    removed = _removed(workspace, ledger, state.created.project if state.created else "", folder, evidence)
+    differences = _file_differences(folder, evidence, removed)
+    if removed:
+        return StageVerification(
+            stage=stage,
+            attempt=attempt.number,
+            ok=not differences,
+            metrics={},
+            verdicts=[],
+            differences=differences,
+            removed=removed,
+        )
     earlier = state.inputs(DEFINITIONS[stage].inputs)
     inputs = {name: workspace.attempt(name, a.number) for name, a in earlier.items()}
     model = model_of(workspace, spec)
@@ -52,8 +71,19 @@ def verify_stage(workspace: Workspace, ledger: Ledger, stage: str) -> StageVerif
         "out_dir": str(folder),
         "checkpoints_dir": str(workspace.checkpoints(stage, attempt.number)),
     }
-    differences = _file_differences(folder, evidence)
-    metrics, verdicts = runner.recompute(spec, stage, folder, inputs, context)
+    try:
+        metrics, verdicts = runner.recompute(spec, stage, folder, inputs, context)
+    except Exception as error:
+        if not differences:
+            raise
+        return StageVerification(  # from damaged files nothing follows, however it fails
+            stage=stage,
+            attempt=attempt.number,
+            ok=False,
+            metrics={},
+            verdicts=[],
+            differences=[*differences, f"metrics cannot be recomputed from these files: {type(error).__name__}"],
+        )
     differences += _metric_differences(evidence.metrics, metrics)
     differences += _verdict_differences(evidence.verdicts, verdicts)
     return StageVerification(
@@ -66,8 +96,19 @@ def verify_stage(workspace: Workspace, ledger: Ledger, stage: str) -> StageVerif
     )
 
 
-def _file_differences(folder: Path, evidence: Evidence) -> list[str]:
-    listed = {a.path: a for a in evidence.artifacts}
+def _removed(workspace: Workspace, ledger: Ledger, project: str, folder: Path, evidence: Evidence) -> list[str]:
+    """Artifacts that are gone because somebody asked for it, and that the record knows by the same digest."""
+    below = folder.relative_to(workspace.folder).as_posix()
+    known = removed_files(ledger, project, workspace.run)
+    return sorted(
+        a.path
+        for a in evidence.artifacts
+        if (gone := known.get(f"{below}/{a.path}")) and gone.sha256 == a.sha256 and not (folder / a.path).exists()
+    )
+
+
+def _file_differences(folder: Path, evidence: Evidence, removed: list[str]) -> list[str]:
+    listed = {a.path: a for a in evidence.artifacts if a.path not in removed}
     found = {a.path: a for a in list_artifacts(folder, "artifacts", "plots")}
     lines = [f"{path} is missing" for path in sorted(listed.keys() - found.keys())]
     lines += [f"{path} is not in the evidence" for path in sorted(found.keys() - listed.keys())]

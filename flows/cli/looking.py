@@ -216,7 +216,10 @@ def verify(
         emit({"run": found.run, "ok": good, "stages": [r.model_dump(mode="json") for r in results]})
     else:
         for result in results:
-            say(f"{result.stage} attempt {result.attempt}: " + ("as recorded" if result.ok else "DIFFERS"))
+            fine = "removed on request, cannot be recomputed" if result.removed else "as recorded"
+            say(f"{result.stage} attempt {result.attempt}: " + (fine if result.ok else "DIFFERS"))
+            for line in result.removed:
+                say(f"  {line} was removed on request")
             for line in result.differences:
                 say(f"  {line}")
     return EXIT_DONE if good else EXIT_VERIFICATION

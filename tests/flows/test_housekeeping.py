@@ -184,6 +184,24 @@ def test_a_persons_data_is_removed_and_the_history_says_so_instead_of_damaged(pr
     assert not any(PERSON.encode() in data for data in files(project).values())
 
 
+def test_verifiers_say_removed_on_request_where_it_was_and_damaged_where_it_was_not(project: Path):
+    workspace = Workspace(project, "r1")
+    gone = "04-train/001/artifacts/more.txt"
+    words = ["forget", "--path", gone, "--as", "me", "-m", "a person asked", "--yes"]
+    assert called(*words, cwd=project).code == 0
+    audited = called("audit", "verify", "--json", cwd=project)
+    assert audited.code == 0, audited.out
+    assert f"{gone} was removed on request: a person asked" in audited.out
+    verified = called("verify", "r1", "train", "--json", cwd=project)
+    assert verified.code == 0, verified.out
+    assert verified.json["stages"][0]["removed"] == ["artifacts/more.txt"]
+    assert "removed on request" in called("verify", "r1", "train", cwd=project).out
+    for name in ("more.txt", "result.json"):
+        (workspace.folder / "05-evaluate/001/artifacts" / name).unlink()
+        assert called("audit", "verify", cwd=project).code == 7
+        assert called("verify", "r1", "evaluate", cwd=project).code == 7
+
+
 def test_what_cannot_be_taken_back_is_said(tmp_path: Path):
     light_run.install()
     workspace = light_run.begin(light_run.make_project(tmp_path / "p"))

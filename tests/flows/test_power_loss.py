@@ -65,7 +65,7 @@ def test_a_kill_at_every_place_comes_to_the_same_end_on_postgresql(places: list[
     pytest.importorskip("psycopg")
     try:
         with postgresql.server() as url:
-            crashes = Crashes(tmp_path, lambda number: url)
+            crashes = Crashes(tmp_path, lambda number: postgresql.fresh(url, f"p{number}"))
             found = [p for p in crashes.find_places() if "commit" in p.site or "transaction" in p.site]
             faults = {str(place): wrong for place in found if (wrong := crashes.kill_at(place))}
     except postgresql.NoPostgresql as error:

@@ -15,6 +15,7 @@ import agents.reporter
 import flows.engine
 import flows.releasing
 import flows.starting
+import flows.verifying
 import tasks.check
 import tasks.plots
 from agents.contract import Outcome
@@ -58,7 +59,7 @@ def install() -> None:
         )
     flows.engine.make_proposer = lambda spec, memory: Proposer()  # type: ignore[assignment]
     flows.engine.proposer_context = lambda *given: given[3:6]  # type: ignore[assignment]
-    flows.engine.model_of = _model  # type: ignore[assignment]
+    flows.engine.model_of = flows.verifying.model_of = _model  # type: ignore[assignment]
     tasks.plots.draw = lambda stage, folder, language: (folder / "plots" / "loss.svg").write_text("<svg/>")  # type: ignore[assignment]
     agents.reporter.write_stage_report = _report  # type: ignore[assignment]
     flows.releasing.build = _build  # type: ignore[assignment]

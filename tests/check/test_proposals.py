@@ -41,9 +41,7 @@ def report(folder: Path) -> CheckReport:
 
 
 @pytest.mark.parametrize(("lines", "language"), [(CHINESE, "zh"), (ENGLISH, "en")])
-@pytest.mark.parametrize(
-    "written", ["", "    columns: {repair: Repaired}\n", "    columns: {phenomenon: P, repair: R}\n"]
-)
+@pytest.mark.parametrize("written", ["", "columns: {repair: Repaired}", "columns: {phenomenon: P, repair: R}"])
 def test_a_mapping_that_is_missing_or_wrong_is_proposed_and_can_be_pasted(
     tmp_path: Path, lines: list[str], language: str, written: str
 ):

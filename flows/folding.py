@@ -241,9 +241,9 @@ def fold(events: Sequence[Event]) -> RunState:
     return result
 
 
-def advance(state: RunState, event: Event) -> None:
-    """Take one more event into a state."""
-    payload = event.read()
+def advance(state: RunState, event: Event, payload: Payload | None = None) -> None:
+    """Take one more event into a state. `payload` is what `event.read()` gave, for whoever has read it already."""
+    payload = payload or event.read()
     state.run = state.run or event.run
     state.sequence, state.head = event.sequence, event.hash
     state.state = moved(state.state, payload)

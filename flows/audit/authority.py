@@ -65,7 +65,7 @@ def authority(history: History) -> Part:
             found["signed"] += signed.faults(event, payload.decision)
         else:
             _transition(found, history, state, event, payload, policy)
-        advance(state, event)
+        advance(state, event, payload)
     seen = dict.fromkeys(CHECKS, f"{said} decisions")
     seen["signed"] = signed.seen()
     seen["order"] = f"{len(history.events)} events"

@@ -120,6 +120,7 @@ class History:
     kinds: Counter[str] = field(default_factory=Counter)
     state: RunState = field(default_factory=RunState)
     upkeep: list[str] = field(default_factory=list)
+    _evidence: dict[tuple[str, int], Evidence | None] = field(default_factory=dict, repr=False)
 
     @property
     def run_dir(self) -> Path:
@@ -175,7 +176,7 @@ class History:
         event = Event.model_validate({**fields, "hash": row.hash})
         payload = event.read()
         _known(event.kind, payload)
-        advance(self.state, event)
+        advance(self.state, event, payload)
         if isinstance(payload, InputsHashed):
             self.inputs.see(event.sequence, payload)
         if event.kind not in BULK or (event.kind in self.keep and self.kinds[event.kind] <= KEPT_OF_A_BULK_KIND):
@@ -193,12 +194,14 @@ class History:
         return {(p.stage, p.attempt): p for _, p in self.of(AttemptPublished)}
 
     def evidence(self, stage: str, attempt: int) -> Evidence | None:
-        """The evidence of an attempt as it lies there; None where it cannot be read."""
-        try:
-            path = attempt_folder(self.run_dir, stage, attempt) / "evidence.json"
-            return Evidence.model_validate_json(path.read_bytes())
-        except (OSError, ValueError):
-            return None
+        """The evidence of an attempt as it lies there; None where it cannot be read. It is read once."""
+        if (stage, attempt) not in self._evidence:
+            try:
+                path = attempt_folder(self.run_dir, stage, attempt) / "evidence.json"
+                self._evidence[stage, attempt] = Evidence.model_validate_json(path.read_bytes())
+            except (OSError, ValueError):
+                self._evidence[stage, attempt] = None
+        return self._evidence[stage, attempt]
 
     def policy(self) -> Policy | None:
         """The frozen policy as it lies there; None where it cannot be read."""

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError
+from pydantic_core import from_json
 
 from flows.audit.archive import MAX_DOCUMENT_BYTES, Archive, Damaged, opened
 from flows.audit.bundle import EVENTS, FORMAT, LIST, OBJECTS, UPKEEP, VERSION
@@ -141,18 +142,18 @@ def _rows(archive: Archive, name: str, facts: BundleFacts) -> Iterator[Stored]:
 
 def _row(line: bytes, position: int, run: str) -> Stored:
     try:
-        fields: Any = json.loads(line)
+        fields: Any = from_json(line)
         raw = fields.get("body_base64")
         body = base64.b64decode(raw, validate=True) if raw is not None else fields["body"].encode()
         hash_ = str(fields["hash"])
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return Stored(run, position, "", "", "", line, "")
     try:
-        inner: Any = json.loads(body)
-        texts = [inner[name] for name in ("run", "kind", "actor", "at")]
+        inner: Any = from_json(body)
+        texts = (inner["run"], inner["kind"], inner["actor"], inner["at"])
         sequence = inner["sequence"]
-        if not all(isinstance(text, str) for text in texts) or type(sequence) is not int:
+        if type(sequence) is not int or not all(isinstance(text, str) for text in texts):
             raise ValueError("a field is of another type")
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         return Stored(run, position, "", "", "", body, hash_)
     return Stored(texts[0], sequence, texts[1], texts[2], texts[3], body, hash_)

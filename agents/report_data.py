@@ -14,6 +14,7 @@ from agents.report_parts import as_fed, count, sample_block
 from agents.report_texts import t
 from agents.units import duration
 from specs.base import Language
+from specs.fates import reason_text
 from specs.privacy import KIND_TITLES, KINDS
 
 FATES = ("kept", "merged", "quarantined", "out_of_scope")
@@ -50,12 +51,18 @@ def _reasons(reasons: Counter[tuple[str, str, str]], language: Language) -> list
         return []
     ranked = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
     listed = [
-        [Cell(source, data=True), Cell(_fate(language, fate)), Cell(reason, data=True), count(n)]
+        [
+            Cell(source, data=True),
+            Cell(_fate(language, fate)),
+            Cell(reason, data=True),
+            Cell(reason_text(reason, language), data=True),
+            count(n),
+        ]
         for (source, fate, reason), n in ranked[:_MOST_REASONS]
     ]
     if rest := sum(n for _, n in ranked[_MOST_REASONS:]):
-        listed.append([Cell(t(language, "others")), Cell(""), Cell(""), count(rest)])
-    header = [t(language, key) for key in ("source", "fate", "reason", "rows")]
+        listed.append([Cell(t(language, "others")), Cell(""), Cell(""), Cell(""), count(rest)])
+    header = [t(language, key) for key in ("source", "fate", "reason", "in_words", "rows")]
     return [Heading(t(language, "reasons"), 3), Table(header, listed)]
 
 

@@ -78,6 +78,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "reasons": ("Why rows were not kept", "未保留的原因"),
     "fate": ("Fate", "去向"),
     "reason": ("Reason", "原因"),
+    "in_words": ("In words", "说明"),
     "rows": ("Rows", "行数"),
     "types": ("Fault types", "故障类型"),
     "fault_type": ("Fault type", "故障类型"),

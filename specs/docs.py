@@ -21,6 +21,7 @@ from specs import errors
 from specs.base import Language
 from specs.criteria import Op
 from specs.events import PAYLOADS
+from specs.fates import FATES, REASONS
 from specs.metrics import STAGES, MetricDefinition, definitions
 from specs.model_walk import is_model
 from specs.parameters import PARAMETERS, LoraParameters, TrainingConfiguration
@@ -216,6 +217,14 @@ def errors_page() -> str:
     )
 
 
+def fates_page() -> str:
+    """The fates of rows, and every reason for which a row is not kept."""
+    fates = table(("fate", "means", "说明"), [[f"`{fate}`", text["en"], text["zh"]] for fate, text in FATES.items()])
+    reasons = table(("reason", "means", "说明"), [[f"`{r}`", text["en"], text["zh"]] for r, text in REASONS.items()])
+    told = "Every row, paragraph and window of every source ends in exactly one of these. The sums hold per source.\n"
+    return "\n".join(["# Fates of rows\n", NOTE, told, fates, "\n## Reasons\n", reasons])
+
+
 def error_tree(kind: type[errors.GatewrightError]) -> list[type[errors.GatewrightError]]:
     """An error class and all below it, parents first."""
     below = [c for c in kind.__subclasses__() if c.__module__ == errors.__name__]
@@ -242,6 +251,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/events.md": events_page,
     "docs/spec.md": spec_page,
     "docs/errors.md": errors_page,
+    "docs/fates.md": fates_page,
 }
 READMES: dict[str, Language] = {"README.md": "en", "README.zh.md": "zh"}
 

@@ -1,0 +1,189 @@
+"""Failures that people reported in public, each against our worker, and on a plain `Trainer` where it still has them.
+
+| reported | what happened | here |
+|---|---|---|
+| transformers #40690 | wrong order after a resume in a later epoch | order |
+| transformers #17032 | random numbers not restored at the end of an epoch | epoch end |
+| transformers #25956, #43708 | the saved batch size wins over the asked one, or shifts the samples | batch size |
+| transformers #35782 | an incomplete newest checkpoint ends the resume | incomplete |
+| LlamaFactory #7085 | nothing left to train: skipped without an error | other samples |
+| alpaca-lora #72 | the adapter is not loaded, the loss starts over | adapter |
+| trl #3927, #3728 | nothing learnt, or the mask ineffective, and no error | masked |
+| trl #1230 | packed samples see each other | samples apart |
+| datasets #7901 | a shuffle buffer loses rows on resume | order: the census counts every row |
+| several | NaN goes on; the end of an answer is never learnt; a lost optimizer state is made anew | nan, end, state |
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specs.errors import TrainingError
+from tasks.data.batch_plan import PlanRow
+from tasks.prompts import Encoded, PromptTemplate
+from tasks.training.collate import IGNORED, collate
+from tasks.training.feed import check_lengths
+from tasks.training.job import Job
+from tests.support.forked import train
+from tests.support.samples import small_training, write_samples
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="training on Windows is by WSL2")
+
+
+@pytest.fixture(scope="module")
+def plain(tiny_model: Path, samples_file: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a plain `Trainer` did in each situation."""
+    from tests.support.samples import make_job
+
+    folder = tmp_path_factory.mktemp("plain")
+    shutil.copyfile(samples_file, folder / "samples.parquet")
+    assert train(make_job(folder, tiny_model), "tests.training.plain_trainer").code == 0
+    found: dict[str, Any] = json.loads((folder / "plain.json").read_text())
+    return found
+
+
+def resumed(job: Path) -> Any:
+    """The end of a worker that goes on without being killed again."""
+    found = Job.model_validate_json(job.read_bytes())
+    job.write_text(found.model_copy(update={"kill_after_step": None}).model_dump_json())
+    return train(job)
+
+
+def fed(out: Path) -> list[list[str]]:
+    return [json.loads(line)["sample_ids"] for line in (out / "micro_batches.jsonl").read_text().splitlines()]
+
+
+# -- the worker of Gatewright
+
+
+def test_order_and_random_numbers_after_the_end_of_an_epoch_are_those_of_the_whole_training(job_in, tmp_path):
+    """Killed right after the save at the end of the first epoch, step 7: the resume begins in the second one."""
+    training = small_training(max_steps=9, save_steps=7)
+    straight, killed = job_in(tmp_path / "a", training), job_in(tmp_path / "b", training, kill_after_step=7)
+    assert train(straight).code == 0
+    assert train(killed).code == -signal.SIGKILL
+    assert resumed(killed).result()["resumed_from"] == 7
+    one, other = tmp_path / "a" / "out", tmp_path / "b" / "out"
+    assert fed(one) == fed(other)
+    census = [json.loads(line) for line in (other / "census.jsonl").read_text().splitlines()]
+    assert [(c["epoch"], c["planned"], c["fed"], c["too_often"] + c["too_rarely"]) for c in census] == [
+        (1, 40, 40, 0),
+        (2, 12, 12, 0),
+    ]
+    weights = "adapter/adapter_model.safetensors"
+    assert (one / weights).read_bytes() == (other / weights).read_bytes()
+
+
+def test_other_samples_on_resume_are_refused_not_taken_for_trained(killed, tiny_model, tmp_path):
+    job = killed(tmp_path)
+    write_samples(tmp_path / "samples.parquet", tiny_model, seed=4)
+    ended = train(job)
+    assert (ended.code, ended.error()["class"]) == (2, "InputError")
+    assert "is not the file of the data stage" in ended.error()["message"]
+
+
+def test_another_batch_size_on_resume_is_refused_with_what_was_and_is(killed, tmp_path):
+    ended = train(killed(tmp_path, training=small_training(micro_batch=6, gradient_accumulation=1)))
+    assert ended.code == 6
+    lines = ended.error()["message"].splitlines()
+    assert any(line.split() == ["training.micro_batch", "2", "6"] for line in lines)
+
+
+def test_a_sample_without_anything_to_learn_is_refused_before_the_first_step():
+    with pytest.raises(TrainingError, match="sample s1 has no token to learn"):
+        check_lengths([PlanRow(1, 1, 0, 0, 0, "s1", 3, 3)], {"s1": Encoded([1, 2, 3], 3)})
+
+
+@pytest.mark.slow
+def test_the_end_of_an_answer_is_learnt_where_the_usual_collator_masks_it(tiny_model):
+    """Where padding and end share an id, transformers' collator for language models masks both."""
+    from transformers import AutoTokenizer, DataCollatorForLanguageModeling
+
+    template = PromptTemplate.load(tiny_model)
+    end = int(template.tokenizer.eos_token_id)
+    samples = [template.encode("spindle", "check"), template.encode("axis X", "adjust the limit switch")]
+    tokenizer: Any = AutoTokenizer.from_pretrained(tiny_model)
+    tokenizer.pad_token = tokenizer.eos_token
+    usual: Any = DataCollatorForLanguageModeling(tokenizer, mlm=False)
+    theirs = usual([{"input_ids": s.input_ids} for s in samples])["labels"]
+    ours = collate(samples, max(len(s.input_ids) for s in samples), end)["labels"]
+    for row, sample in enumerate(samples):
+        last = len(sample.input_ids) - 1
+        assert sample.input_ids[last] == end
+        assert (int(theirs[row, last]), int(ours[row, last])) == (IGNORED, end)
+
+
+def test_samples_of_a_batch_do_not_see_each_other_and_packed_ones_would(tiny_model):
+    import torch
+
+    from tasks.training.models import load_base
+
+    model = load_base(tiny_model)
+    template = PromptTemplate.load(tiny_model)
+    first, second = template.encode("spindle overheats", "fan"), template.encode("axis X", "switch")
+    changed = Encoded([*first.input_ids[:-2], 5, 6], first.trainable_from)
+    width = max(len(s.input_ids) for s in (first, second))
+    n = len(second.input_ids)
+
+    def apart(one: Encoded) -> Any:
+        tensors = collate([one, second], width, 0)
+        with torch.no_grad():
+            return model(tensors["input_ids"], attention_mask=tensors["attention_mask"]).logits[1, :n]
+
+    def packed(one: Encoded) -> Any:
+        ids = torch.tensor([one.input_ids + second.input_ids])
+        with torch.no_grad():
+            return model(ids, attention_mask=torch.ones_like(ids)).logits[0, -n:]
+
+    assert torch.equal(apart(first), apart(changed))
+    assert not torch.allclose(packed(first), packed(changed), atol=1e-3)
+
+
+# -- the plain trainer
+
+
+@pytest.mark.slow
+def test_the_plain_trainer_feeds_another_order_after_a_resume_when_it_groups_by_length(plain):
+    assert plain["grouped_resumed"]["error"] == ""
+    assert plain["grouped_resumed"]["fed"] != plain["grouped"]["fed"][15:]
+    trained = [i for batch in plain["grouped"]["fed"][10:15] + plain["grouped_resumed"]["fed"] for i in batch]
+    assert len(set(trained)) < 40  # of the second epoch some are never seen, some twice
+
+
+@pytest.mark.slow
+def test_the_plain_trainer_takes_other_samples_for_trained_and_ends_well(plain):
+    assert (plain["other_data"]["error"], plain["other_data"]["fed"], plain["other_data"]["steps"]) == ("", [], 20)
+
+
+@pytest.mark.slow
+def test_the_plain_trainer_goes_on_with_another_batch_size(plain):
+    found = plain["other_batch"]
+    assert (found["error"], found["steps"]) == ("", 12)
+    assert all(len(batch) == 2 for batch in found["fed"])
+
+
+@pytest.mark.slow
+def test_the_plain_trainer_makes_a_lost_optimizer_state_anew_in_silence(plain):
+    assert (plain["no_optimizer"]["error"], plain["no_optimizer"]["steps"]) == ("", 20)
+
+
+@pytest.mark.slow
+def test_the_plain_trainer_has_no_way_back_from_an_incomplete_newest_checkpoint(plain):
+    assert plain["incomplete"]["error"] == "FileNotFoundError"
+
+
+@pytest.mark.slow
+def test_the_plain_trainer_goes_on_after_a_loss_that_is_not_a_number_and_spoils_the_weights(plain):
+    assert (plain["nan"]["error"], plain["nan"]["steps"], plain["nan"]["finite"]) == ("", 4, False)
+
+
+@pytest.mark.slow
+def test_the_plain_trainer_trains_on_nothing_without_a_word(plain):
+    assert (plain["masked"]["error"], plain["masked"]["steps"]) == ("", 2)

@@ -166,7 +166,7 @@ def estimate(
         str,
         typer.Option(
             "--loss-path",
-            help="current, hf-2024, fused, fused-2025, chunked or chunked-current: which software trains.",
+            help="Software: current, hf-2024, fused, fused-2025, chunked, chunked-current.",
         ),
     ] = "current",
     gpus: Annotated[int, typer.Option("--gpus", help="GPUs that share the work.")] = 1,

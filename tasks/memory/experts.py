@@ -1,14 +1,43 @@
-"""Mixture-of-experts layers as software before transformers 5 had them: one linear layer per expert and projection.
+"""Mixture-of-experts layers: today's stacked weights, and lists as software before transformers 5 had them.
 
-There quantisation packs experts like every linear layer; today's stacked expert weights stay in 16 bits.
+In lists quantisation packs experts like every linear layer; stacked expert weights stay in 16 bits.
 """
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import nn
+
+
+class _GroupedProduct(torch.autograd.Function):
+    """One product for all experts. On fake tensors PyTorch has it for bfloat16 only; others allocate the same."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Any, weight: Any) -> Any:
+        ctx.save_for_backward(values, weight)
+        return values.new_empty(values.shape[0], weight.shape[2])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        values, weight = ctx.saved_tensors
+        return torch.empty_like(values), torch.empty_like(weight) if ctx.needs_input_grad[1] else None
+
+
+def _grouped(values: torch.Tensor, weight: torch.Tensor, offs: torch.Tensor) -> torch.Tensor:
+    product: Any = _GroupedProduct.apply
+    result: torch.Tensor = product(values.to(weight.dtype), weight)
+    return result
+
+
+def grouped_products() -> AbstractContextManager[Any]:
+    """Take the products of stacked experts in every type."""
+    from transformers.integrations import moe
+
+    return patch.object(moe, "_grouped_mm", _grouped)
 
 
 class _Expert(nn.Module):

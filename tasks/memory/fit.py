@@ -25,6 +25,7 @@ Point = tuple[int, int]
 
 def account(settings: TraceSettings) -> Account:
     """One account, traced; with several ranks the trace of one, divided as the scheme divides it."""
+    settings = gathered_in_16_bits(settings)
     trace = folded(settings)
     beside = host(trace, settings)
     found, on_host = trace.peaks, 0.0
@@ -44,6 +45,14 @@ def account(settings: TraceSettings) -> Account:
         seq_len=settings.seq_len,
         notes=notes(settings),
     )
+
+
+def gathered_in_16_bits(settings: TraceSettings) -> TraceSettings:
+    """FSDP with mixed precision gathers fp32 shards in the compute type: activations are those of 16-bit weights."""
+    if settings.sharding != "fsdp" or settings.weights != "fp32" or not settings.compute.startswith("amp"):
+        return settings
+    kind = "fp16" if settings.compute == "amp-fp16" else "bf16"
+    return settings.model_copy(update={"weights": kind, "in_fp32": True})
 
 
 def _whole(trace: Trace, settings: TraceSettings) -> Whole:
@@ -73,12 +82,17 @@ def _divided(peaks: Mapping[Place, Peak], rank: Rank) -> dict[Place, Peak]:
 def notes(settings: TraceSettings) -> list[str]:
     """What the account assumes beside the trace, in words."""
     found = []
-    if settings.attention == "flash":
-        found.append("flash attention is traced as fused SDPA, which keeps the same tensors")
+    if settings.attention != "eager" and settings.device == "cuda":
+        found.append("attention is modelled by what its GPU kernel keeps and takes")
     if settings.optimizer.endswith("8bit"):
         found.append("8-bit optimizer states are modelled by their layout: 2 bytes a value, 2 scales per 256")
-    if settings.weights.startswith("nf4"):
+    if settings.quantised:
         found.append("4-bit weights are modelled by their layout; fused kernels of the GPU may need less")
+    if settings.sharding != "none":
+        found.append(f"activations are traced, what {settings.sharding} divides and gathers is in closed form")
+        found.append("memory of the communication library on the GPU is not counted: it has not been measured")
+    if settings.generation.fused_kernels:
+        found.append("norms, rotary positions and adapters of 4-bit layers run as fused kernels")
     return found
 
 

@@ -4,14 +4,16 @@
 - `hf-2024`: transformers 4.45 to 4.48. A shifted copy of the fp32 logits beside them; re-entrant checkpointing.
 - `fused`: the same with fused kernels for loss, norms, rotary positions and adapters (fms-acceleration, unsloth).
 - `fused-2025`: as `fused`, from transformers 4.46 on, where 16-bit logits stay beside the fp32 ones.
-- `chunked`: output layer and loss taken together in chunks of tokens, so that logits never exist whole (Liger).
+- `chunked`: output layer and loss taken together in chunks of tokens, so that logits never exist whole (Liger), with
+  the rest as in `fused`.
+- `chunked-current`: the same on today's stack, checkpointing without re-entrance.
 """
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-LossPath = Literal["current", "hf-2024", "fused", "fused-2025", "chunked"]
+LossPath = Literal["current", "hf-2024", "fused", "fused-2025", "chunked", "chunked-current"]
 
 
 class Generation(NamedTuple):
@@ -30,6 +32,7 @@ GENERATIONS: dict[LossPath, Generation] = {
     "hf-2024": Generation("shifted", reentrant=True),
     "fused": Generation("fused", fused_kernels=True, reentrant=True, keeps_16bit_logits=False, repeats_keys=True),
     "fused-2025": Generation("fused", fused_kernels=True, reentrant=True),
+    "chunked-current": Generation("chunked", fused_kernels=True, listed_experts=False),
     "chunked": Generation("chunked", fused_kernels=True, reentrant=True, repeats_keys=True),
 }
 

@@ -44,6 +44,7 @@ class TraceSettings(Strict):
     padded: bool = Field(False, description="samples of one micro batch differ in length: an attention mask is built")
     evaluation_batch: int = Field(1, ge=1)
     kv_dtype: KvDtype | None = Field(None, description="of cached keys and values; null: that of the weights")
+    in_fp32: bool = Field(False, description="shards are fp32, gathered in 16 bits: weights fp32 with autocast in FSDP")
     gpus: int = Field(1, ge=1, description="ranks that share the work")
     sharding: Sharding = "none"
     offload: Offload = "none"

@@ -110,16 +110,18 @@ class Fsdp(Rank):
 
     def __init__(self, whole: Whole, settings: TraceSettings) -> None:
         super().__init__(whole, settings)
-        # mixed precision keeps what is trained in fp32 and gathers it in 16 bits
-        master = whole.trains_all and settings.compute.startswith("amp") and settings.weights in ("bf16", "fp16")
-        self.grow = 2.0 if master else 1.0
+        # mixed precision keeps in fp32 what is trained, or everything that came in fp32, and gathers it in 16 bits
+        amp = settings.compute.startswith("amp")
+        self.grow = 2.0 if amp and whole.trains_all and settings.weights in ("bf16", "fp16") else 1.0
+        frozen = 2.0 if amp and settings.in_fp32 and not whole.trains_all else 1.0
+        self.shard_bytes = (whole.trainable_bytes * self.grow + self.frozen_bytes * frozen) / self.ranks
 
     def at(self, place: Place, parts: Mapping[str, float]) -> Parts:
         """Shards, what is gathered, and the trace's activations."""
         whole, ranks, grow = self.whole, self.ranks, self.grow
         layer_gradients = whole.layer_gradient_bytes
         found: Parts = dict(parts)
-        found["weights"] = whole.buffer_bytes + (0.0 if self.offloads_weights else whole.weight_bytes * grow / ranks)
+        found["weights"] = whole.buffer_bytes + (0.0 if self.offloads_weights else self.shard_bytes)
         found["optimizer_states"] = 0.0 if self.offloads_states else whole.state_bytes * grow / ranks
         if place.phase == "optimizer":
             found["gradients"] = 0.0 if self.offloads_weights else whole.trainable_bytes * grow / ranks
@@ -142,7 +144,7 @@ class Fsdp(Rank):
     def host_bytes(self) -> float:
         """Shards that are offloaded: states with their fp32 copy, and weights with gradients."""
         states = self.whole.state_bytes * self.grow / self.ranks if self.offloads_states else 0.0
-        weights = (self.whole.weight_bytes + self.whole.trainable_bytes) * self.grow / self.ranks
+        weights = self.shard_bytes + self.whole.trainable_bytes * self.grow / self.ranks
         return states + (weights if self.offloads_weights else 0.0)
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from tasks.memory import kernels, losses, optimizers
+from tasks.memory import experts, kernels, losses, optimizers
 from tasks.memory import model as models
 from tasks.memory.inference import trace_inference
 from tasks.memory.places import watch_layers
@@ -28,7 +28,7 @@ def trace(settings: TraceSettings, depth: int | None = None, optimizer_step: boo
     an earlier micro batch are resident while one runs. Without `optimizer_step` the peaks of that phase, which do
     not depend on the batch, are left out.
     """
-    with _one_sequence_a_row():
+    with _one_sequence_a_row(), experts.grouped_products():
         if settings.method == "inference":
             return trace_inference(settings, depth)
         return _trace(settings, depth, optimizer_step)

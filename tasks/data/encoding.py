@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 
 from specs.errors import SourceError
 
@@ -86,7 +87,7 @@ def decode(data: bytes, name: str, declared: str = "auto", stated: str = "") -> 
 
 def _doubtful(data: bytes, text: str) -> bool:
     """Whether a text is UTF-8 by chance: few characters outside ASCII, odd ones, that read better in Chinese bytes."""
-    foreign = [char for char in text if char > "\x7f"]
+    foreign = [found.group() for found in islice(re.finditer(r"[^\x00-\x7f]", text), _BY_CHANCE + 1)]
     if not 0 < len(foreign) <= _BY_CHANCE:
         return False
     plain = sum(_LOG["far"] if "\u0100" <= char < "\u0250" else _chinese(char) for char in foreign)

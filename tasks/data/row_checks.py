@@ -7,6 +7,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from specs.errors import SourceError
 from tasks.data.grid import FlawedRow
@@ -16,6 +17,7 @@ from tasks.data.tables import Table, normal
 
 NULLS = frozenset({"", "-", "--", "---", "—", "/", "\\", "n/a", "none", "null", "nan", "nil", "?", "无", "暂无", "空"})
 """Words for nothing. `NA` is not among them: it may be a code."""
+_LONGEST_NULL = 8
 NULL_TEXTS = NULLS | {"na", "不详", "未填", "未知", "unknown"}
 _PLACEHOLDER = re.compile(
     r"(?:test|testing|asdf\w*|qwer\w*|x{2,}|\.+|tbd|todo|测试|待定|待补充|#(?:ref|n/a|value)[!?]?)", re.I
@@ -27,7 +29,6 @@ _UNFINISHED = re.compile(
 )
 _DAMAGED = re.compile("[\ufffd\x00-\x08\x0b\x0c\x0e-\x1f\ue000-\uf8ff]|锟斤拷|烫烫烫|屯屯屯|Ã[\u0080-\u00bf]|â€")
 _BACKSLASHED = re.compile(r'\\\w?\\?"')
-_LONGEST_NAME = 64
 _PROFILE_ROWS = 30
 _STRICT = 0.98
 _NUMBER = re.compile(r"[-+]?[\d,]*\.?\d+(?:[eE][-+]?\d+)?%?")
@@ -71,6 +72,7 @@ class RowCheck:
         self._table, self._kind, self._needed, self._file = table, kind, needed, file_name
         self._header = [normal(name) for name in table.header]
         self._names = {*self._header, *fields_of_name(kind)} - {""}
+        self._longest = 2 * max(map(len, self._names))
         self._profiles = profiles_of(table.rows.head(), len(table.header))
 
     def problem(self, row: Sequence[str], location: str) -> Fate | None:
@@ -91,11 +93,11 @@ class RowCheck:
         return self._wrong_values({name: self._table.value(row, name) for name in self._table.columns})
 
     def _wrong_values(self, values: Mapping[str, str]) -> Fate | None:
-        for value in values.values():
-            if _DAMAGED.search(value):
-                return "quarantined", "damaged_text"
-            if _BACKSLASHED.search(value):
-                return "quarantined", "backslash_before_quote"
+        said = "\n".join(values.values())
+        if _DAMAGED.search(said):
+            return "quarantined", "damaged_text"
+        if "\\" in said and _BACKSLASHED.search(said):
+            return "quarantined", "backslash_before_quote"
         for name in self._needed:
             text = field_text(values[name])
             if not text or (name != "fault_type" and not says_something(text)):
@@ -110,7 +112,7 @@ class RowCheck:
         """Whether a row is a header again; an error when its columns stand in another order than the first header's."""
         mapped = self._table.columns
         cells = {field: row[at] for field, at in mapped.items() if at < len(row)}
-        if not all(len(cells.get(f, "")) <= _LONGEST_NAME and self._is_name(cells.get(f, "")) for f in self._needed):
+        if not all(self._is_name(cells.get(f, "")) for f in self._needed):
             return False
         same = {field for field, cell in cells.items() if normal(cell) == self._header[mapped[field]]}
         if len(same) == len(mapped):
@@ -127,7 +129,7 @@ class RowCheck:
         return sum(bool(fields) and field in fields for field, fields in meant.items()) >= max(2, len(mapped) - 1)
 
     def _is_name(self, cell: str) -> bool:
-        return bool(cell.strip()) and (normal(cell) in self._names or comparable(cell) in self._names)
+        return len(cell) <= self._longest and bool(cell.strip()) and not self._names.isdisjoint(_forms(cell))
 
     def _meant(self, cell: str, own: Mapping[str, str]) -> frozenset[str]:
         """The fields that a header cell may stand for: the mapped one of that name, else by synonyms."""
@@ -151,16 +153,25 @@ class RowCheck:
         )
 
 
+@lru_cache(maxsize=4096)
+def _forms(cell: str) -> tuple[str, str]:
+    """A cell in the two forms in which names of columns are compared."""
+    return normal(cell), comparable(cell)
+
+
+_SAYS = re.compile(r"(?:[^\W\d_][\W\d_]*){3}|[\u4e00-\u9fff][^\u4e00-\u9fff]*[\u4e00-\u9fff]")
+
+
 def says_something(text: str) -> bool:
     """At least two Chinese characters or three letters, and no null word."""
-    if normal(text) in NULL_TEXTS:
-        return False
-    letters = sum(c.isalpha() for c in text)
-    return letters >= 3 or sum("\u4e00" <= c <= "\u9fff" for c in text) >= 2
+    return bool(_SAYS.search(text)) and not (len(text) <= _LONGEST_NULL and normal(text) in NULL_TEXTS)
 
 
 def field_text(value: str) -> str:
     """A cell as a field: NFC, white space collapsed within lines, null words empty."""
-    lines = [" ".join(line.split()) for line in unicodedata.normalize("NFC", value).split("\n")]
-    text = "\n".join(line for line in lines if line)
-    return "" if len(text) < 8 and normal(text) in NULLS else text
+    if "\n" in value:
+        text = "\n".join(filter(None, (" ".join(line.split()) for line in value.split("\n"))))
+    else:
+        text = " ".join(value.split())
+    text = unicodedata.normalize("NFC", text)
+    return "" if len(text) <= _LONGEST_NULL and normal(text) in NULLS else text

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from specs.project import FaultCodes, WorkOrders
 from tasks.data.colloquial import divide_action, split_steps
@@ -34,23 +35,34 @@ class CodeTable:
 
     entries: dict[tuple[str, str], CodeEntry] = field(default_factory=dict)
     contradicted: set[tuple[str, str]] = field(default_factory=set)
+    by_code: dict[str, dict[str, CodeEntry]] = field(default_factory=dict)
+
+    def put(self, key: tuple[str, str], entry: CodeEntry) -> None:
+        """The entry of a code and device model, both normalised."""
+        self.entries[key] = entry
+        self.by_code.setdefault(key[0], {})[key[1]] = entry
+
+    def drop(self, key: tuple[str, str]) -> None:
+        """Forget a code that has two meanings."""
+        self.entries.pop(key, None)
+        self.by_code.get(key[0], {}).pop(key[1], None)
 
     def find(self, code: str, device_model: str = "") -> CodeEntry | None:
         """The entry of a code: of this device model, else of all models, else the only one there is."""
-        if not code:
+        known = self.by_code.get(code_key(code)) if code else None
+        if not known:
             return None
-        key = code_key(code)
-        exact = self.entries.get((key, normal(device_model))) or self.entries.get((key, ""))
-        if exact:
+        exact = known.get(normal(device_model)) or known.get("")
+        if exact or device_model:
             return exact
-        others = [entry for (known, _), entry in self.entries.items() if known == key]
-        return others[0] if len(others) == 1 and not device_model else None
+        return next(iter(known.values())) if len(known) == 1 else None
 
     def codes(self) -> list[str]:
         """Every code, longest first, so that a search prefers the longer of two that begin alike."""
         return sorted({entry.code for entry in self.entries.values()}, key=lambda c: (-len(c), c))
 
 
+@lru_cache(maxsize=65536)
 def code_key(code: str) -> str:
     """A fault code for lookups: NFKC, case folded, without spaces, dashes and a leading word such as `alarm`."""
     text = re.sub(r"[\s\-_]+", "", unicodedata.normalize("NFKC", code).casefold())
@@ -121,11 +133,11 @@ def read_fault_codes(file: SourceFile, source: FaultCodes, intake: Intake, codes
             contents.add(tuple(normal(t) for t in (known.meaning, known.cause, known.remedy)))
         if len(contents) > 1 or key in codes.contradicted:
             codes.contradicted.add(key)
-            codes.entries.pop(key, None)
+            codes.drop(key)
             for unit in [*_take_back(key, intake), *(unit for unit, _ in rows)]:
                 intake.drop(unit, "quarantined", "code_with_two_meanings")
             continue
-        codes.entries[key] = rows[0][1]
+        codes.put(key, rows[0][1])
         intake.drafts.extend(_code_draft(unit, entry) for unit, entry in rows)
 
 

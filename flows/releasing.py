@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import datetime
 from pathlib import Path
 
 from flows.audit.release import signer_of
@@ -11,7 +12,8 @@ from flows.proposing import model_of
 from flows.reviewing import approved_proposals, evidence_of
 from flows.state import RunState, fold
 from flows.workspace import Workspace, frozen_spec
-from specs.events import DecisionRecorded
+from specs.decisions import Decision
+from specs.events import ApprovalRecorded, DecisionRecorded
 from specs.parameters import ReleaseParameters, TrainParameters
 from specs.stages import Progress
 from tasks.evaluate.release import build_release
@@ -59,24 +61,31 @@ def release_facts(workspace: Workspace, ledger: Ledger, progress: Progress) -> R
 
 
 def decisions_of(ledger: Ledger, state: RunState) -> list[ReleaseDecision]:
-    """Every decision of a run, in the order of the ledger."""
-    found = []
+    """Every decision of a run, in the order of the ledger; with a quorum, every approval that it is made of."""
+    found: list[ReleaseDecision] = []
+    waiting: list[tuple[datetime, Decision]] = []
     for event in ledger.events(state.run):
         payload = event.read()
-        if isinstance(payload, DecisionRecorded):
-            decision = payload.decision
-            found.append(
-                ReleaseDecision(
-                    gate=decision.gate,
-                    round=decision.round,
-                    choice=decision.choice,
-                    actor=decision.actor,
-                    at=event.at,
-                    authentication=decision.authentication,
-                    self_approved=decision.self_approved,
-                    override=decision.override,
-                    comment=decision.comment,
-                    digest=decision.digest,
-                )
-            )
+        if isinstance(payload, ApprovalRecorded):
+            waiting.append((event.at, payload.decision))
+        elif isinstance(payload, DecisionRecorded):
+            closing = payload.decision
+            counted = [(at, d) for at, d in waiting if d.digest == closing.digest and closing.choice == "approve"]
+            found += [_decision(at, d) for at, d in (*counted, (event.at, closing))]
+            waiting = []
     return found
+
+
+def _decision(at: datetime, decision: Decision) -> ReleaseDecision:
+    return ReleaseDecision(
+        gate=decision.gate,
+        round=decision.round,
+        choice=decision.choice,
+        actor=decision.actor,
+        at=at,
+        authentication=decision.authentication,
+        self_approved=decision.self_approved,
+        override=decision.override,
+        comment=decision.comment,
+        digest=decision.digest,
+    )

@@ -102,6 +102,13 @@ def _differences(history: History, language: Language) -> list[str]:
             found += _failures(attempt, language)
     for (name, _), gate in sorted(history.state.gates.items(), key=lambda item: item[1].opened_at):
         decision, title = gate.decision, stage_title(language, name)
+        found += [
+            word(language, "edit", actor=said.decision.actor, path=path, value=value, gate=title)
+            for said in gate.amendments
+            for path, value in sorted(said.decision.edits.items())
+        ]
+        if gate.expired_at is not None:
+            found.append(word(language, "expired", gate=title, at=_when(gate.expired_at)))
         if decision is None:
             continue
         said = {"actor": decision.actor, "gate": title, "comment": decision.comment}
@@ -171,6 +178,14 @@ def _failures(attempt: Attempt, language: Language) -> list[str]:
 def _gate(gate: Gate, language: Language) -> list[str]:
     title = stage_title(language, gate.name)
     lines = [word(language, "gate", gate=title, round=gate.round, at=_when(gate.opened_at))]
+    for said in sorted((*gate.amendments, *gate.approvals), key=lambda said: said.at):
+        given = said.decision
+        how, at = word(language, given.authentication), _when(said.at)
+        key = "amended" if given.edits else "approval"
+        lines.append("  " + word(language, key, actor=given.actor, at=at, how=how))
+        lines += [f"  “{given.comment}”"] if given.comment else []
+    if gate.expired_at is not None:
+        return [*lines, "  " + word(language, "expired", gate=title, at=_when(gate.expired_at))]
     decision = gate.decision
     if decision is None or gate.decided_at is None:
         return [*lines, "  " + word(language, "waits")]

@@ -55,6 +55,15 @@ _WORDS: dict[str, tuple[str, str]] = {
     "same_nothing": ("nothing", "无"),
     "no_difference": ("no difference", "没有不同"),
     "not_compared": ("not compared: {what}", "未比较:{what}"),
+    "approval": (
+        "approved by {actor} at {at} ({how}), one of several",
+        "{actor} 于 {at} 批准({how}),为多人批准之一",
+    ),
+    "amended": (
+        "edited by {actor} at {at} ({how}); the others confirm what it shows now",
+        "{actor} 于 {at} 修改({how});由其他人确认修改后的内容",
+    ),
+    "expired": ("gate {gate} expired at {at}: nobody decided in time", "关口 {gate} 于 {at} 过期:无人及时决定"),
     "waits": ("waits for a decision", "等待决定"),
     "ssh_signature": ("signed with an SSH key", "SSH 密钥签名"),
     "token": ("by personal token", "个人令牌"),

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from flows.audit import verify
+from flows.audit import show, verify
+from flows.audit.history import read_history
 from flows.expiring import expire_if_due
 from flows.gatefiles import gate_path, load_proposal, proposal_path
 from flows.ledger import Ledger
+from flows.releasing import decisions_of
 from flows.standing import waiting
 from flows.state import Rejected, RunStage, Wait
 from specs.errors import DecisionRefused, GuardRefused, PolicyRefused, Refused
@@ -92,6 +94,11 @@ def test_an_edit_is_a_new_content_that_the_others_confirm_by_its_digest(tmp_path
     assert "does not count as its reviewer" in refused(PolicyRefused, maker, actor="li", expected_digest=maker.shown)
     maker.decide(actor="wang", expected_digest=maker.shown[:12])
     maker.decide(actor="zhao", expected_digest=maker.shown)
+    signed = [(d.actor, d.digest) for d in decisions_of(maker.ledger, maker.state)]
+    assert signed == [("wang", maker.shown), ("zhao", maker.shown)]
+    story = show(read_history(maker.ledger, "r1", maker.run_dir))
+    for words in ("li set seed = 7 at gate", "edited by li at", "approved by wang at", "approved by zhao at"):
+        assert words in story
     step = maker.next
     assert isinstance(step, RunStage)
     proposal = load_proposal(maker.run_dir, step.proposal)

@@ -9,6 +9,7 @@ import polars as pl
 
 from specs.base import Language
 from tasks.data.preparing import Prepared, Samples
+from tasks.data.reader_notes import READER_NOTES
 from tasks.data.records import Intake
 from tasks.data.wording import render
 
@@ -119,7 +120,8 @@ def notes(intake: Intake, prepared: Prepared, ledger: pl.DataFrame, language: La
     largest = int(samples["component"].value_counts()["count"].to_numpy().max(initial=0))
     if largest > GIANT_SHARE * len(samples):
         counts["largest_component"] = largest
-    return [text[language].format(n=counts[code], names=names) for code, text in _NOTES.items() if counts[code]]
+    known = {**_NOTES, **READER_NOTES}
+    return [text[language].format(n=counts[code], names=names) for code, text in known.items() if counts[code]]
 
 
 def _distribution(values: pl.Series) -> dict[str, int]:

@@ -77,7 +77,7 @@ def read_tables(file: SourceFile, source: WorkOrders | FaultCodes, intake: Intak
     for table, grid in found:
         intake.decoding.append(decoding_entry(file.name, grid))
         intake.counts.update(grid.noticed)
-        intake.counts["merged_cells_filled"] += table.filled
+        intake.counts.update({"merged_cells_filled": table.filled} if table.filled else {})
     read = {grid.sheet for _, grid in found}
     for grid in grids:
         if grid.sheet not in read:

@@ -5,12 +5,12 @@ What follows from it for one decision says `specs/rulings.py`; what contradicts 
 
 from __future__ import annotations
 
-import json
 import unicodedata
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import Field, field_validator, model_validator
+from pydantic_core import from_json
 
 from specs.base import Name, Strict
 from specs.canonical import digest
@@ -172,7 +172,7 @@ def read_frozen(data: bytes) -> Policy:
 
     Raises `ValueError` for bytes that are no policy.
     """
-    document = json.loads(data)
+    document = from_json(data)
     if isinstance(document, dict) and "quorum" not in document:
         document["editors_may_approve_themselves"] = True
     return Policy.model_validate(document)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
+
+from pydantic_core import from_json
 
 from flows.audit.files import Comparison
 from flows.audit.history import History
@@ -312,7 +313,7 @@ def _release(checks: Checks, history: History) -> None:
 def _manifest_files(history: History, folder: str) -> dict[str, str]:
     """The files of a release by its manifest. A published manifest has the right form, or else lists nothing."""
     try:
-        listed: Any = json.loads((history.run_dir / folder / MANIFEST).read_bytes())["files"]
+        listed: Any = from_json((history.run_dir / folder / MANIFEST).read_bytes())["files"]
         return {str(entry["path"]): str(entry["sha256"]) for entry in listed}
     except (OSError, ValueError, KeyError, TypeError):
         return {}

@@ -301,7 +301,7 @@ def _language(history: History) -> Language:
 
     try:
         return "zh" if json.loads((history.run_dir / "spec.json").read_bytes()).get("language") == "zh" else "en"
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return "en"
 
 

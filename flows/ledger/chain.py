@@ -82,7 +82,7 @@ def seal(
 
 def opened(stored: Stored) -> Event:
     """The event in a row, read from its hashed bytes. Raises `ValueError` where they are no event."""
-    return Event.model_validate({**json.loads(stored.body), "hash": stored.hash})
+    return Event.model_validate({**from_json(stored.body), "hash": stored.hash})
 
 
 class ChainCheck:

@@ -13,8 +13,10 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from flows.audit import AuditReport, anchor, export, read_anchor, verify_bundle
+from flows.audit import AuditReport, anchor, diff, export, read_anchor, show, verify_bundle
 from flows.audit.archive import MAX_ENTRIES, unsafe
+from flows.audit.story import KEEP
+from flows.audit.unpacking import unpacked
 from specs.canonical import canonical_bytes, sha256_bytes
 from specs.errors import GatewrightError, InputError, VerificationFailed
 from tests.audit.test_tampering import (
@@ -233,6 +235,34 @@ def test_a_manipulation_of_a_bundle_is_found_where_it_belongs(bundle: Path, tmp_
     entries = entries_of(bundle)
     manipulate(entries)
     assert expected in failed(verify_bundle(written(tmp_path / "run.zip", entries)))
+
+
+@pytest.mark.parametrize(
+    "content", [b"[" * 200_000, b"\xff\x00", b"7", b'{"a":1}'], ids=["deep", "noise", "number", "other"]
+)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "policy.json",
+        "spec.json",
+        "environment.json",
+        "04-train/002/evidence.json",
+        "gates/04-train/002/gate.json",
+        "gates/04-train/002/amended/",
+        "proposals/",
+        "release/manifest.json",
+        "upkeep.jsonl",
+    ],
+)
+def test_whatever_a_document_holds_is_a_failed_step(bundle: Path, tmp_path: Path, name: str, content: bytes):
+    entries = entries_of(bundle)
+    entries.setdefault("upkeep.jsonl", b"")
+    edit_file(name, lambda _: content)(entries)
+    path = written(tmp_path / "run.zip", entries)
+    assert failed(verify_bundle(path)) != set()
+    with unpacked(path, keep=KEEP) as (history, _):
+        assert show(history).startswith("Run r1")
+        assert diff(history, history).runs == ("r1", "r1")
 
 
 def test_a_bundle_that_was_only_packed_anew_passes(bundle: Path, tmp_path: Path):

@@ -15,6 +15,7 @@ from prefect.cache_policies import NO_CACHE
 
 from flows import prefect_bridge
 from flows.engine import Engine, at_work
+from flows.ledgers import ledger_of_run
 from flows.passage import drive, internal, perform
 from flows.reviewing import gate_facts, page
 from flows.session import Session, session_of
@@ -141,16 +142,26 @@ def project_run(project_dir: str, run: str) -> Any:
         session.ending, session.error = "failed", internal(Workspace(Path(project_dir), run), error)
     finally:
         _ENGINES.pop(run, None)
-    return _tell_prefect(session, mirror, leave)
+    return _tell_prefect(Workspace(Path(project_dir), run), session, mirror, leave)
 
 
-def _tell_prefect(session: Session, mirror: PrefectMirror, leave: tuple[str, str] | None) -> Any:
+def _tell_prefect(workspace: Workspace, session: Session, mirror: PrefectMirror, leave: tuple[str, str] | None) -> Any:
     if mirror.lost:
         raise prefect_bridge.PrefectLost("the Prefect server went away")
     if leave:
-        prefect_bridge.leave(*leave)
+        at_gate = session.ending in ("waiting", "waiting_blocked")
+        prefect_bridge.leave(*leave, decided=lambda: at_gate and _decided(workspace))
     if session.ending == "rejected":
         return prefect_bridge.cancelled("rejected by a person")
     if session.error is not None:
         return prefect_bridge.failed(redacted(session.error.message))
     return None
+
+
+def _decided(workspace: Workspace) -> bool:
+    """Whether the gate at which this passage ended is closed by now."""
+    ledger = ledger_of_run(workspace)
+    try:
+        return ledger.run(workspace.run).state != "waiting"
+    finally:
+        ledger.close()

@@ -122,11 +122,12 @@ def current_flow_run() -> tuple[str, bool]:
     return str(context.flow_run.id), context.flow_run.deployment_id is not None
 
 
-def leave(key: str, message: str) -> None:
+def leave(key: str, message: str, decided: Callable[[], bool] = lambda: False) -> None:
     """Mark the flow run as paused and leave the body: nothing is held while a person thinks. Does not return.
 
     A deployed run is suspended, so that a worker picks it up after the decision; a foreground one is marked
-    paused and entered again by `gatewright resume`.
+    paused and entered again by `gatewright resume`. A decision that came before the run was suspended found nobody
+    to tell: `decided` is asked once more afterwards, and the run then resumes itself.
     """
     from prefect import suspend_flow_run
     from prefect.client.orchestration import get_client
@@ -137,7 +138,13 @@ def leave(key: str, message: str) -> None:
     flow_run, deployed = current_flow_run()
     unique = f"{key}-{uuid.uuid4().hex[:12]}"
     if deployed:
-        suspend_flow_run(timeout=None, key=unique)
+        try:
+            suspend_flow_run(timeout=None, key=unique)
+        except Pause:
+            if decided():
+                with get_client(sync_client=True) as client:
+                    client.resume_flow_run(uuid.UUID(flow_run))
+            raise
     state: Any = Paused(timeout_seconds=_TEN_YEARS_S, reschedule=False, pause_key=unique, message=message)
     try:
         with get_client(sync_client=True) as client:

@@ -38,8 +38,9 @@ def gate_page(
     expected: Sequence[ExpectedRow],
     spec: Project,
     report: str | None = None,
+    approvals: str = "",
 ) -> str:
-    """The page of an open gate. How to decide is said by whoever shows it."""
+    """The page of an open gate. How to decide is said by whoever shows it; `approvals` is what the policy waits for."""
     language = spec.language
     key = "gate_title_release" if gate == "release" else "gate_title"
     title = t(language, key, stage=stage_title(language, gate)) if key == "gate_title" else t(language, key)
@@ -61,6 +62,8 @@ def gate_page(
     rows = [row for row in expected if row.actual is not None or row.stage == gate]
     if rows:
         document.add(Heading(t(language, "expected")), expected_table(rows, language, with_stage=True))
+    if approvals:
+        document.add(Heading(t(language, "approvals")), Paragraph(approvals))
     return to_markdown(document)
 
 

@@ -153,6 +153,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "before": ("Before", "之前"),
     "after": ("Now", "现在"),
     "answer": ("Answer to the feedback", "对反馈的答复"),
+    "approvals": ("Approvals", "批准情况"),
     "asked": ("Asked for", "要求"),
     "outcome": ("Outcome", "结果"),
     "answered": ("Answer", "答复"),

@@ -11,7 +11,7 @@ from flows import gatefiles
 from flows.decide import hint_without_gate, shown_proposal
 from flows.frozen import frozen_policy
 from flows.ledger import Ledger
-from flows.standing import Waiting, waiting
+from flows.standing import Waiting, sentence, waiting
 from flows.state import Attempt, Gate, RunState, fold
 from flows.workspace import Workspace, frozen_spec
 from specs.canonical import sha256_bytes
@@ -154,4 +154,12 @@ def page(facts: GateFacts) -> str:
         expected=facts.expected,
         spec=facts.spec,
         report=facts.report_in_project,
+        approvals=_approvals(facts),
     )
+
+
+def _approvals(facts: GateFacts) -> str:
+    """Who approved and who is missing; empty where one person alone decides without a limit of time."""
+    if facts.policy.solo and facts.waiting.expires_at is None:
+        return ""
+    return sentence(facts.waiting.document(), facts.spec.language)

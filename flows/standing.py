@@ -9,6 +9,7 @@ from typing import Any
 
 from flows.folding import Gate, RunState, Said, rework_target
 from flows.ledger.chain import timestamp
+from specs.base import Language
 from specs.policy import Policy
 from specs.rulings import Standing, waits_for
 
@@ -38,16 +39,34 @@ class Waiting:
         return sentence(self.document())
 
 
-def sentence(document: Mapping[str, Any]) -> str:
+_WORDS: dict[str, tuple[str, str]] = {
+    "waits": ("waits for {people}", "等待 {people}"),
+    "nobody": ("nobody who could still approve; rework or reject", "已无人可再批准；请返工或拒绝"),
+    "given": ("{count} of {quorum} approvals{who}", "已有 {count}/{quorum} 人批准{who}"),
+    "who": (" ({people})", "（{people}）"),
+    "edited": ("edited by {people}", "由 {people} 修改"),
+    "expires": ("expires at {at}", "于 {at} 过期，过期即拒绝"),
+}
+
+
+def sentence(document: Mapping[str, Any], language: Language = "en") -> str:
     """What a gate waits for, in words: `1 of 2 approvals (li); waits for wang`."""
-    people = ", ".join(document["waits_for"]) or "nobody who could still approve; rework or reject"
-    text = f"waits for {people}"
-    if document["quorum"] > 1 or document["approved_by"]:
-        given = f" ({', '.join(document['approved_by'])})" if document["approved_by"] else ""
-        text = f"{len(document['approved_by'])} of {document['quorum']} approvals{given}; {text}"
+
+    def t(key: str, **values: object) -> str:
+        return _WORDS[key][1 if language == "zh" else 0].format(**values)
+
+    comma = "、" if language == "zh" else ", "
+    parts = []
+    given = document["approved_by"]
+    if document["quorum"] > 1 or given:
+        who = t("who", people=comma.join(given)) if given else ""
+        parts.append(t("given", count=len(given), quorum=document["quorum"], who=who))
+    parts.append(t("waits", people=comma.join(document["waits_for"]) or t("nobody")))
     if document["edited_by"]:
-        text += f"; edited by {', '.join(document['edited_by'])}"
-    return text + (f"; expires at {document['expires_at']}" if document["expires_at"] else "")
+        parts.append(t("edited", people=comma.join(document["edited_by"])))
+    if document["expires_at"]:
+        parts.append(t("expires", at=document["expires_at"]))
+    return ("；" if language == "zh" else "; ").join(parts)
 
 
 def waiting(policy: Policy, gate: Gate) -> Waiting:

@@ -26,6 +26,18 @@ def page(gate: str, language: str = "en", finished=None, previous=None, proposal
     )  # fmt: skip
 
 
+def test_what_was_asked_for_stands_beside_its_answer_and_the_difference_to_the_last_round():
+    spec = project_of(language="zh", caps=DEMO_CAPS)
+    rules = RulesProposer(memory_of(2**28, 2**33))
+    before = rules.propose(context("stress_test", spec))
+    asked = context("stress_test", spec, round=2, feedback="training.lr=0.0001\n请小心", last_proposal=before)
+    _, text = page("stress_test", "zh", proposal=rules.propose(asked), previous=before, round=2)
+    (row,) = [line for line in text.splitlines() if "training.lr=0.0001" in line]
+    assert "已照办" in row
+    assert "未理解" in text
+    assert "与上一轮的差异" in text
+
+
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_every_parameter_is_shown_with_its_reason_or_as_default(language):
     proposal, text = page("stress_test", language)

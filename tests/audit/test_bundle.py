@@ -43,6 +43,13 @@ def test_bundles_of_every_version_stay_verifiable(bundle: Path):
     assert faults(verify_bundle(bundle, anchor)) == []
 
 
+def test_the_signatures_of_the_signed_fixture_are_verified():
+    said = details(verify_bundle(FIXTURES / "bundle-v2.zip", read_anchor(FIXTURES / "anchor-v2.json")))
+    assert said["the anchor is signed by a known key"].startswith("signed by me with the key SHA256:")
+    assert said["each signature is by a key of its person, over exactly what was decided"] == "8 signed, 0 not signed"
+    assert "a person asked for it" in said["artifacts are those the evidence lists"]
+
+
 def test_there_is_a_fixture_of_every_version():
     from flows.audit import anchors, bundle
 

@@ -7,16 +7,36 @@ the text is in one of the parts.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-_MARKER = re.compile(
-    r"(?:(?<=^)|(?<=[\s;；。.,，:：]))"
-    r"(?:[（(]?(\d{1,2})(?:[)）、]|[.．](?!\d))|([①-⑳])|(?:step|步骤)\s*(\d{1,2})\s*[:：.]?|第([一二三四五六七八九十])步[:：，,]?)\s*",
-    re.IGNORECASE | re.MULTILINE,
-)
+_AFTER = r"(?:(?<=^)|(?<=[\s;；。.,，:：、！？!?]))"
+_AFTER_HAN = r"(?:(?<=^)|(?<=[\s;；。.,，:：、！？!?\u4e00-\u9fff]))"
 _CHINESE_DIGITS = "一二三四五六七八九十"
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+_MARKERS: tuple[re.Pattern[str], ...] = tuple(
+    re.compile(pattern, re.IGNORECASE | re.MULTILINE)
+    for pattern in (
+        rf"{_AFTER}(?:step|步骤)\s*(?P<n>\d{{1,2}})\s*[:：.、)）-]?\s*",
+        rf"{_AFTER_HAN}第(?P<n>[{_CHINESE_DIGITS}\d])(?:步|点|项|条)\s*[:：，,、是]?\s*|"
+        rf"{_AFTER_HAN}第(?P<m>[{_CHINESE_DIGITS}])\s*[:：，,、]\s*",
+        rf"{_AFTER_HAN}[（(](?P<n>\d{{1,2}})[)）]\s*",
+        rf"{_AFTER_HAN}(?P<n>\d{{1,2}})[)）]\s*",
+        rf"{_AFTER_HAN}(?P<n>\d{{1,2}})、\s*",
+        rf"(?:{_AFTER}(?P<n>\d{{1,2}})[.．](?!\d)\s*|(?<=[\u4e00-\u9fff])(?P<m>\d{{1,2}})[.．](?=[\u4e00-\u9fff]))",
+        r"(?P<n>[①-⑳])\s*",
+        rf"{_AFTER_HAN}[（(]?(?P<n>[{_CHINESE_DIGITS}])[)）、.．]\s*",
+        rf"(?:(?<=^)|(?<=[.;:]\s)|(?<=\n))(?P<n>{'|'.join(_ORDINALS)})(?:ly[,:]?|[,:])\s*",
+        rf"{_AFTER}[(]?(?P<n>[a-h])[)]\s*",
+    )
+)
+"""The forms of numbered lists. Items of one list have one form; a list inside an item may have another."""
+_LAST_EN = re.compile(r"[.;]\s*(?:and\s+)?(?:finally|lastly)\b,?\s+", re.IGNORECASE)
+_LAST_ZH = re.compile(r"[，,、；;。]\s*最后[，,]?\s*")
 _SENTENCE_END = re.compile(r"(?<=[。！？；;\n])\s*|(?<=[.!?])\s+(?=[A-Z\"(])")
-_CONNECTIVE_ZH = re.compile(r"[，,、；;。]?\s*(?:然后|接着|随后|之后|最后|再)(?=[^次度见])[，,]?\s*")
+_CONNECTIVE_ZH = re.compile(
+    r"[，,、；;。]?\s*(?:然后再|然后|紧接着|接着|随后|之后|其次|最后再|最后|再次[，,]|再)(?=[^次度见])[，,]?\s*"
+)
 _CONNECTIVE_EN = re.compile(
     r"(?:[,;.]\s*|\s+)(?:and\s+)?(?:then|after that|afterwards|next|finally)\b,?\s+", re.IGNORECASE
 )
@@ -28,13 +48,20 @@ _CHECK = re.compile(
     r"|检查|检测|测量|测得|测试|发现|查出|查看|查|确认|排查|观察|怀疑|拆开|打开",
     re.IGNORECASE,
 )
+_BEGINS_CHECK = re.compile(
+    r"(?:(?:I|we|then|and|also)\s+)*(?:check|inspect|measur|test|look|verif|open|trac|examin)\w*\b"
+    r"|[先再又并]?(?:检查|检测|测量|测试|查看|排查|观察|拆开|打开|测|查)",
+    re.IGNORECASE,
+)
+"""A clause that begins so is a check of its own; what was found belongs to the check before it."""
 _REPAIR = re.compile(
     r"\b(?:replac(?:ed?|ing)|repair(?:ed)?|clean(?:ed|ing)?|adjust(?:ed)?|(?:re)?tighten(?:ed)?|reset|swapp?(?:ed)?|"
     r"changed|exchanged|lubricated?|greased|welded|fix(?:ed)?|renew(?:ed)?|flush(?:ed)?|refill(?:ed)?|topped|"
     r"re?align(?:ed)?|aligned|reseat(?:ed)?|solder(?:ed)?|re-?wired?|rebuilt|install(?:ed)?|fitted|restarted|"
-    r"reload(?:ed)?|bled|(?:re)?calibrated?|drained|removed|patched|insulated|updated|put in)\b"
+    r"reload(?:ed)?|bled|(?:re)?calibrated?|drained|removed|patched|insulated|updated|put in|dried|applied|blew|(?:re-?)?crimped|"
+    r"wiped|power-?cycled|sealed|straightened|shimmed)\b"
     r"|更换|换了|换新|换上|换成|换下|修复|修理|修好|清洁|清理|清洗|清除|调整|调节|紧固|拧紧|重启|复位|润滑|加油|加注|补油|焊接|重新|"
-    r"安装|装好|装回|接好|调好|调回|固定|校准|校正|研磨|疏通|排气",
+    r"吹干|擦干|擦拭|改接|(?<=[，。；])换(?![刀热向挡档气])|处理后|处理好|补焊|安装|装好|装回|接好|调好|调回|固定|校准|校正|研磨|疏通|排气",
     re.IGNORECASE,
 )
 _CLAUSE = re.compile(
@@ -82,26 +109,40 @@ def split_steps(text: str) -> tuple[str, ...]:
 
 
 def _numbered(text: str) -> tuple[str, ...]:
-    """Items of a list numbered 1, 2, 3...; empty when the numbers do not run from 1 without a hole."""
-    markers: list[re.Match[str]] = []
-    for match in _MARKER.finditer(text):
-        if _number(match) == len(markers) + 1:
-            markers.append(match)
-    if len(markers) < 2:
+    """Items of a list numbered 1, 2, 3... in one form; empty when no form runs from 1 without a hole.
+
+    Of two lists the one that begins first is outside, and its items stay whole.
+    """
+    runs = [run for pattern in _MARKERS if len(run := _run(pattern, text)) >= 2]
+    if not runs:
         return ()
+    markers = min(runs, key=lambda run: run[0].start())
     before = _trim(text[: markers[0].start()])
     ends = [m.start() for m in markers[1:]] + [len(text)]
-    items = [_trim(text[m.end() : end]) for m, end in zip(markers, ends, strict=True)]
-    return tuple(item for item in ([before] if before else []) + items if item)
+    items = [text[m.end() : end] for m, end in zip(markers, ends, strict=True)]
+    last = next((p.split(items[-1], maxsplit=1) for p in (_LAST_ZH, _LAST_EN) if p.search(items[-1])), [items[-1]])
+    trimmed = [_trim(item) for item in [*items[:-1], *last]]
+    return tuple(item for item in ([before] if before else []) + trimmed if item)
+
+
+def _run(pattern: re.Pattern[str], text: str) -> list[re.Match[str]]:
+    """The markers of one form that count 1, 2, 3... in the order of the text."""
+    markers: list[re.Match[str]] = []
+    for match in pattern.finditer(text):
+        if _number(match) == len(markers) + 1:
+            markers.append(match)
+    return markers
 
 
 def _number(match: re.Match[str]) -> int:
-    arabic, circled, word, chinese = match.groups()
-    if circled:
-        return ord(circled) - ord("①") + 1
-    if chinese:
-        return _CHINESE_DIGITS.index(chinese) + 1
-    return int(arabic or word)
+    mark = (match["n"] or match.groupdict().get("m") or "").casefold()
+    if mark.isdecimal():
+        return int(mark)
+    if mark in _CHINESE_DIGITS:
+        return _CHINESE_DIGITS.index(mark) + 1
+    if mark in _ORDINALS:
+        return _ORDINALS.index(mark) + 1
+    return ord(mark) - ord("a" if mark.isascii() else "①") + 1
 
 
 def _strip_bullets(text: str) -> str:
@@ -127,9 +168,22 @@ def structure(text: str) -> Parts:
     check_at = next((i for i, c in enumerate(clauses[:repair_at]) if i > 0 and _CHECK.search(c)), repair_at)
     return Parts(
         phenomenon=_joined(clauses[:check_at]),
-        steps=split_steps(_joined(clauses[check_at:repair_at])) if check_at < repair_at else (),
-        repair=_joined(clauses[repair_at:]),
+        steps=_steps_of(clauses[check_at:repair_at]),
+        repair=_TURN.sub("", _joined(clauses[repair_at:])),
     )
+
+
+def _steps_of(clauses: Sequence[str]) -> tuple[str, ...]:
+    """The steps of clauses that check: by their list or connectives, else each clause that begins with a check."""
+    steps = split_steps(_joined(clauses)) if clauses else ()
+    if len(steps) != 1:
+        return steps
+    groups: list[list[str]] = []
+    for clause in clauses:
+        if not groups or _BEGINS_CHECK.match(clause.strip()):
+            groups.append([])
+        groups[-1].append(clause)
+    return tuple(_trim(_joined(group)) for group in groups)
 
 
 def divide_action(text: str) -> Parts:

@@ -1,0 +1,65 @@
+"""Promises of the options of an estimate: contradictions are named with a way out, and host and disk refuse too."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from specs.errors import InputError
+from tasks.memory.account import assemble
+from tasks.memory.asked import settings_of
+from tasks.memory.devices import named
+
+ARCHITECTURE = {"model_type": "llama"}
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"gpus": 2}, "need a scheme"),
+        ({"sharding": "ddp", "gpus": 2, "offload": "optimizer"}, "known for zero2"),
+        ({"sharding": "zero2", "gpus": 2, "offload": "all"}, "keeps all weights"),
+        ({"method": "qlora", "weights": "bf16"}, "4-bit weights"),
+        ({"method": "lora", "weights": "nf4"}, "beside 4-bit weights"),
+        ({"method": "inference", "sharding": "ddp", "gpus": 2}, "one GPU"),
+        ({"weights": "fp32", "compute": "bf16"}, "16-bit weights"),
+        ({"weights": "fp32", "attention": "flash"}, "16 bits"),
+        ({"rank": 0, "optimizer": "none"}, "--lora-rank.*--optimizer"),
+    ],
+)
+def test_a_contradiction_is_named_with_a_way_out(options: dict[str, Any], words: str):
+    with pytest.raises(InputError, match=words) as raised:
+        settings_of(ARCHITECTURE, options)
+    assert raised.value.hint
+
+
+def test_what_is_left_out_follows_the_method():
+    assert settings_of(ARCHITECTURE, {"method": "qlora"}).weights == "nf4-dq"
+    assert settings_of(ARCHITECTURE, {"method": "full", "weights": "fp32"}).compute == "fp32"
+    assert settings_of(ARCHITECTURE, {"method": "inference"}).weights == "bf16"
+
+
+@pytest.mark.parametrize(
+    ("memory_gb", "disk_gb", "refused"), [(64, 64, []), (4, 64, ["host"]), (64, 1, ["disk"]), (None, None, [])]
+)
+def test_host_memory_and_disk_refuse_like_the_card(memory_gb: Any, disk_gb: Any, refused: list[str]):
+    account = assemble(
+        {"forward": {"weights": 2**30}},
+        framework_bytes=0,
+        library_bytes=0,
+        host_fixed_bytes=8 * 2**30,
+        disk_bytes=2 * 2**30,
+        trainable_parameters=1,
+        total_parameters=1,
+        method="traced",
+        micro_batch=1,
+        seq_len=8,
+        notes=[],
+    )
+    found = account.on(named("RTX 4090").with_host(memory_gb, disk_gb)).fits
+    assert found is not None
+    assert found.fits == (not refused)
+    assert [re.split("[ :]", reason)[0] for reason in found.reasons] == refused
+    assert found.over_bytes == 0

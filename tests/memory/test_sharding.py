@@ -1,0 +1,116 @@
+"""Promises of the division among ranks: nothing grows with more ranks, and what leaves the GPU arrives on the host."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.memory.settings import TraceSettings
+from tasks.memory.sharding import Whole, rank_of
+from tasks.memory.timeline import Place
+
+MIB = 2**20
+SCHEMES = st.sampled_from(["zero1", "zero2", "zero3", "fsdp"])
+PLACES = [
+    Place("forward", "layer", 0),
+    Place("loss", "loss"),
+    Place("backward", "layer", -1),
+    Place("backward", "layer", 0),
+    Place("optimizer", "step"),
+]
+
+
+def whole(trained: float = 1.0) -> Whole:
+    """32 layers of 100 MiB, 128 MiB outside of them, in bf16."""
+    weights = (32 * 100 + 128) * MIB
+    return Whole(
+        layers=32,
+        weight_bytes=weights,
+        buffer_bytes=MIB,
+        layer_weight_bytes=100 * MIB,
+        total_parameters=weights // 2,
+        trainable_parameters=round(weights // 2 * trained),
+        trainable_bytes=round(weights * trained),
+        state_bytes=round(2 * weights * trained),
+        layer_input_bytes=16 * MIB,
+        hidden_size=1024,
+    )
+
+
+def parts(place: Place) -> dict[str, float]:
+    """What a trace of one device might hold at a place."""
+    done = 31 if place.layer == 0 and place.phase == "backward" else 0
+    found = {
+        "weights": 3329.0 * MIB,
+        "optimizer_states": 6656.0 * MIB,
+        "activations": 700.0 * MIB,
+        "temporary": 90.0 * MIB,
+    }
+    if place.phase in ("backward", "optimizer"):
+        found["gradients"] = 3328.0 * MIB if place.phase == "optimizer" else (100.0 * done + 128) * MIB
+    return found
+
+
+def settings(**changed: Any) -> TraceSettings:
+    values = {"architecture": {"model_type": "llama"}, "method": "full", "weights": "bf16", "compute": "bf16"}
+    return TraceSettings(**{**values, "activation_checkpointing": True, **changed})
+
+
+@given(SCHEMES, st.integers(1, 256), st.integers(2, 16), st.sampled_from(PLACES))
+def test_more_ranks_never_need_more(scheme: Any, ranks: int, times: int, place: Place):
+    few, many = (
+        sum(rank_of(whole(), settings(sharding=scheme, gpus=n)).at(place, parts(place)).values())
+        for n in (ranks, ranks * times)
+    )
+    assert many <= few
+
+
+@given(st.integers(2, 64), st.sampled_from(PLACES))
+def test_a_later_stage_of_zero_never_holds_more_weights_gradients_and_states(ranks: int, place: Place):
+    divided = ("weights", "gradients", "optimizer_states")
+    held = []
+    for stage in ("zero1", "zero2", "zero3"):
+        found = rank_of(whole(), settings(sharding=stage, gpus=ranks)).at(place, parts(place))
+        held.append(sum(found.get(name, 0) for name in divided))
+    assert held[0] >= held[1] >= held[2]
+
+
+@pytest.mark.parametrize(("scheme", "offload"), [("zero2", "optimizer"), ("zero3", "all"), ("fsdp", "all")])
+def test_what_is_offloaded_leaves_the_gpu_and_is_counted_on_the_host(scheme: Any, offload: Any):
+    place = PLACES[2]
+    without = rank_of(whole(), settings(sharding=scheme, gpus=4))
+    with_it = rank_of(whole(), settings(sharding=scheme, gpus=4, offload=offload))
+    on_gpu, left = (sum(rank.at(place, parts(place)).values()) for rank in (without, with_it))
+    assert without.host_bytes() == 0
+    assert on_gpu - left >= whole().state_bytes / 4 * 0.99
+    assert with_it.host_bytes() >= on_gpu - left
+
+
+def test_replicas_hold_their_gradients_twice():
+    found = rank_of(whole(), settings(sharding="ddp", gpus=8)).at(PLACES[2], parts(PLACES[2]))
+    assert found["communication"] == whole().trainable_bytes
+    assert found["weights"] == parts(PLACES[2])["weights"]
+
+
+def test_reentrant_checkpoints_of_frozen_layers_stay_until_backward_ends():
+    """2024: hooks on the inputs of frozen layers held them and their gradients. Today's checkpointing does not."""
+    last, first = PLACES[2], PLACES[3]
+    adapters = whole(trained=0.002)
+
+    def activations(path: Any, place: Place) -> float:
+        rank = rank_of(adapters, settings(method="lora", sharding="fsdp", gpus=2, loss_path=path))
+        return rank.at(place, parts(place))["activations"]
+
+    assert activations("hf-2024", last) == activations("current", last) == 700 * MIB
+    assert activations("hf-2024", first) - activations("current", first) == (2 * 31 - 1) * 16 * MIB
+
+
+def test_mixed_precision_keeps_fp32_shards():
+    amp = rank_of(whole(), settings(sharding="fsdp", gpus=2, compute="amp-bf16"))
+    pure = rank_of(whole(), settings(sharding="fsdp", gpus=2))
+    wanted, found = (rank.at(PLACES[4], parts(PLACES[4])) for rank in (pure, amp))
+    for name in ("optimizer_states", "gradients", "temporary"):
+        assert found[name] == 2 * wanted[name]

@@ -11,7 +11,7 @@ from flows.audit.report import Checks, Part
 from flows.audit.unpacking import BundleFacts
 from flows.gatefiles import attempt_folder, gate_folder
 from flows.workspace import GATES
-from specs.events import AttemptReserved, DecisionRecorded, GateOpened, RunCreated
+from specs.events import AttemptReserved, DecisionRecorded, GateOpened, RunClosed, RunCreated
 
 
 def completeness(history: History, anchor: Anchor | None, bundle: BundleFacts | None = None) -> Part:
@@ -68,6 +68,11 @@ def _row(history: History, row: dict[str, Any]) -> list[str]:
     return faults
 
 
+def _midway(history: History) -> bool:
+    """Whether work may have been left in the middle: the run goes on, or a person closed it where it stood."""
+    return not history.state.terminal or history.kinds[RunClosed.kind] > 0
+
+
 def _attempts(checks: Checks, history: History) -> None:
     faults, count = [], 0
     for stage, attempts in sorted(history.state.attempts.items()):
@@ -80,7 +85,7 @@ def _attempts(checks: Checks, history: History) -> None:
             f"{stage} {n} was published or ended without having been reserved" for n in numbers if n not in reserved
         ]
         for attempt in attempts:
-            last = attempt is attempts[-1] and not history.state.terminal
+            last = attempt is attempts[-1] and _midway(history)
             if attempt.state == "reserved" and not last:
                 faults.append(f"{stage} {attempt.number} was reserved and has no end")
             if attempt.state == "published" and attempt.verdicts is None and not last:
@@ -94,7 +99,7 @@ def _folders(checks: Checks, history: History) -> None:
     for stage, number in sorted(published):
         if not attempt_folder(history.run_dir, stage, number).is_dir():
             faults.append(f"{stage} {number} was published, its folder is missing")
-    attempts = [] if history.state.terminal else [a for found in history.state.attempts.values() for a in found]
+    attempts = [a for found in history.state.attempts.values() for a in found] if _midway(history) else []
     running = {(a.stage, a.number) for a in attempts if a.state == "reserved"}
     for stage in GATES[:-1]:
         for folder in _subfolders(attempt_folder(history.run_dir, stage, 1).parent):
@@ -129,7 +134,7 @@ def _gates(checks: Checks, history: History) -> None:
     for gate in GATES:
         for folder in _subfolders(gate_folder(history.run_dir, gate, 1).parent):
             key = (gate, int(folder.name) if folder.name.isdecimal() else 0)
-            if key not in opened and (key != pending or history.state.terminal):
+            if key not in opened and (key != pending or not _midway(history)):
                 faults.append(f"{folder.relative_to(history.run_dir).as_posix()} is there, the gate was never opened")
     checks.add("every gate that opened was decided, except the one that waits", faults, f"{len(opened)} gates")
 

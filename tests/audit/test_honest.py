@@ -14,7 +14,7 @@ from flows.gatefiles import attempt_folder, load_proposal
 from flows.standing import waiting
 from flows.state import Done, Rejected, RunStage, Wait, fold
 from specs.canonical import digest
-from specs.events import AttemptAbandoned, AttemptReserved, RunStopped
+from specs.events import AttemptAbandoned, AttemptReserved, RunClosed, RunStopped
 from specs.policy import Approver, Policy
 from tests.support.run_maker import SHA, RunMaker
 
@@ -113,6 +113,18 @@ def raises_no_alarm(factory: pytest.TempPathFactory, data: st.DataObject, solo: 
     export(maker.ledger, "r1", maker.run_dir, bundle, artifacts=data.draw(st.booleans()))
     assert faults(verify_bundle(bundle)) == []
     maker.ledger.close()
+
+
+def test_a_run_that_was_closed_in_the_middle_raises_no_alarm(tmp_path: Path):
+    maker = RunMaker(tmp_path).start().until_gate("dry_run")
+    maker.decide()
+    step = maker.next
+    assert isinstance(step, RunStage)
+    parameters = digest(load_proposal(maker.run_dir, step.proposal).parameters)
+    reserved = AttemptReserved(stage=step.stage, attempt=step.attempt, parameters=parameters)
+    maker.ledger.append("r1", reserved, "gatewright", maker.fence)
+    maker.ledger.append("r1", RunClosed(reason="the machine is gone"), "me", maker.fence)
+    assert faults(verify(maker.ledger, "r1", maker.run_dir)) == []
 
 
 def test_the_report_is_that_of_the_contract(tmp_path: Path):

@@ -21,7 +21,7 @@ from flows.ledger.chain import opened, timestamp
 from specs.base import Language
 from specs.criteria import Metric, Verdict
 from specs.errors import GatewrightError, InputError
-from specs.events import PAYLOADS, FallbackTaken, LeaseTaken, RunStopped
+from specs.events import PAYLOADS, FallbackTaken, LeaseTaken, RunClosed, RunStopped
 from specs.proposals import Expectation
 from specs.words import nearest
 
@@ -119,7 +119,7 @@ def _differences(history: History, language: Language) -> list[str]:
             word(language, "edit", actor=decision.actor, path=path, value=value, gate=title)
             for path, value in sorted(decision.edits.items())
         ]
-    for told in (_fallbacks, _takeovers, _stops):
+    for told in (_fallbacks, _takeovers, _stops, _closings, _removals):
         found += told(history, language)
     return found
 
@@ -144,6 +144,19 @@ def _stops(history: History, language: Language) -> list[str]:
         for _, stopped in history.of(RunStopped)
     ]
     return _few(texts, history.kinds[RunStopped.kind], RunStopped.kind, language)
+
+
+def _closings(history: History, language: Language) -> list[str]:
+    found = []
+    for event, closed in history.of(RunClosed):
+        found.append(word(language, "closed", actor=event.actor, reason=closed.reason))
+        found += [word(language, "lost", what=what) for what in closed.lost]
+    return found
+
+
+def _removals(history: History, language: Language) -> list[str]:
+    reasons = Counter(reason for _, reason in history.files.removed.values())
+    return [word(language, "removed", count=count, reason=reason) for reason, count in sorted(reasons.items())]
 
 
 def _few(texts: list[str], count: int, kind: str, language: Language) -> list[str]:

@@ -10,9 +10,11 @@ import pytest
 from flows.audit import anchor, list_events, read_anchor, read_history, show
 from flows.audit.history import BULK
 from flows.audit.story import KEEP
+from flows.ledger.upkeep import record_upkeep
 from specs.base import Language
+from specs.canonical import sha256_file
 from specs.errors import InputError
-from specs.events import PAYLOADS, FallbackTaken
+from specs.events import PAYLOADS, DataRemoved, FallbackTaken, RemovedFile, RunClosed
 from tests.support.run_maker import RunMaker
 
 
@@ -129,3 +131,16 @@ def test_a_million_events_of_a_bulk_kind_are_counted_and_not_kept(tmp_path: Path
 
 def test_every_bulk_kind_exists():
     assert PAYLOADS.keys() >= BULK
+
+
+def test_what_was_closed_lost_and_removed_is_told(tmp_path: Path):
+    maker = RunMaker(tmp_path).start().until_gate("dry_run")
+    file = maker.run_dir / "01-data" / "001" / "artifacts" / "result.txt"
+    gone = RemovedFile(path="01-data/001/artifacts/result.txt", sha256=sha256_file(file), bytes=file.stat().st_size)
+    record_upkeep(maker.ledger, "demo", DataRemoved(run="r1", reason="somebody asked", files=[gone]), "me")
+    maker.ledger.append("r1", RunClosed(reason="the disk died", lost=["checkpoints"]), "me", maker.fence)
+    text = story(maker)
+    assert "me closed the run where it stood: the disk died" in text
+    assert "it was lost: checkpoints" in text
+    assert "1 files were removed on request: somebody asked" in text
+    assert "应要求删除了 1 个文件:somebody asked" in story(maker, "zh")

@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from flows.ledger import Ledger
 from flows.ledger.upkeep import record_upkeep
-from flows.ledgers import ledger_of_run
+from flows.ledgers import ledger_of_frozen
 from flows.state import RunState, fold
 from flows.workspace import Workspace, ledger_url
 from specs.errors import GatewrightError, InputError
@@ -60,65 +61,78 @@ def find_garbage(project_dir: Path, spec: Project, now: datetime, age: timedelta
     """Everything of a project that is old enough to go. Deletes nothing."""
     found: list[Candidate] = []
     busy: list[Busy] = []
-    for folder in _folders(project_dir / "runs"):
-        workspace = Workspace(project_dir, folder.name)
-        try:
-            found += _of_run(workspace, _state(workspace, spec, busy))
-        except GatewrightError as error:
-            busy.append(Busy(folder.name, error.message))
+    with _Ledgers(project_dir, spec) as ledgers:
+        for folder in _folders(project_dir / "runs"):
+            try:
+                found += _of_run(Workspace(project_dir, folder.name), ledgers)
+            except GatewrightError as error:
+                busy.append(Busy(folder.name, error.message))
     for folder in _folders(project_dir / "ungated"):
         found.append(_candidate(project_dir, "a stage that ran by itself", None, folder))
     old = [c for c in found if now - c.newest >= age]
     return Findings(sorted(old, key=lambda c: (c.newest, c.path)), busy, _size(project_dir)[1])
 
 
-def _state(workspace: Workspace, spec: Project, busy: list[Busy]) -> RunState | None:
-    """The state of a run; None for a run that no ledger knows. Raises `GatewrightError` while a process works on it."""
-    if (workspace.folder / "spec.json").is_file():
-        ledger = ledger_of_run(workspace)
-    else:
-        ledger = Ledger.open(ledger_url(workspace.project_dir, spec))
-    try:
+class _Ledgers(ExitStack):
+    """The ledgers of a project's runs, each opened once."""
+
+    def __init__(self, project_dir: Path, spec: Project) -> None:
+        super().__init__()
+        self._named = ledger_url(project_dir, spec)
+        self._open: dict[str, Ledger] = {}
+
+    def of(self, workspace: Workspace) -> Ledger:
+        """The ledger that a run began with; the project's for a folder without a spec."""
+        place = ledger_of_frozen(workspace) if (workspace.folder / "spec.json").is_file() else self._named
+        if str(place) not in self._open:
+            self._open[str(place)] = Ledger.open(place)
+            self.callback(self._open[str(place)].close)
+        return self._open[str(place)]
+
+    def knows(self, workspace: Workspace) -> bool:
+        """Whether a run is recorded. Raises `GatewrightError` while a process works on it."""
+        ledger = self.of(workspace)
         if not ledger.knows(workspace.run):
-            return None
+            return False
         held = ledger.lease_holder(workspace.run)
         if held is not None and held[1]:
             raise GatewrightError(f"{held[0]} works on it")
-        return fold(ledger.events(workspace.run))
-    finally:
-        ledger.close()
+        return True
+
+    def state(self, workspace: Workspace) -> RunState:
+        """The run as its events say."""
+        return fold(self.of(workspace).events(workspace.run))
 
 
-def _of_run(workspace: Workspace, state: RunState | None) -> list[Candidate]:
+def _of_run(workspace: Workspace, ledgers: _Ledgers) -> list[Candidate]:
     root, run = workspace.project_dir, workspace.run
-    if state is None:
+    if not ledgers.knows(workspace):
         names = {p.name.removesuffix(".part") for p in workspace.folder.iterdir()}
         only_frozen = names <= _FROZEN
         return [_candidate(root, "a run that was never recorded", run, workspace.folder)] if only_frozen else []
-    found = [
-        _candidate(root, "an attempt that was left behind", run, path)
-        for path in sorted(workspace.folder.glob("[0-9]*/*.partial-left-*"))
-    ]
-    if state.terminal:
-        partial = [*workspace.folder.glob("[0-9]*/*.partial"), *workspace.folder.glob("release.partial")]
-        found += [_candidate(root, "half of something, of a run that has ended", run, path) for path in sorted(partial)]
+    left = workspace.folder.glob("[0-9]*/*.partial-left-*")
+    found = [_candidate(root, "an attempt that was left behind", run, path) for path in sorted(left)]
     parts = [p for pattern in ("*.part", "gates/**/*.part", "proposals/*.part") for p in workspace.folder.glob(pattern)]
     found += [_candidate(root, "half of a file", run, path) for path in sorted(parts)]
-    return found + _checkpoints(workspace, state)
+    halves = sorted([*workspace.folder.glob("[0-9]*/*.partial"), *workspace.folder.glob("release.partial")])
+    checkpoints = [p for p in _folders(workspace.folder / "checkpoints") if any(f.is_file() for f in p.rglob("*"))]
+    if not halves and not checkpoints:
+        return found
+    state = ledgers.state(workspace)
+    if state.terminal:
+        found += [_candidate(root, "half of something, of a run that has ended", run, path) for path in halves]
+    return found + _spent(workspace, state, checkpoints)
 
 
-def _checkpoints(workspace: Workspace, state: RunState) -> list[Candidate]:
+def _spent(workspace: Workspace, state: RunState, folders: list[Path]) -> list[Candidate]:
     """Checkpoints that no resume can need: of ended runs, and of attempts that are published or superseded."""
     found = []
-    for folder in _folders(workspace.folder / "checkpoints"):
+    for folder in folders:
         stage, _, number = folder.name.rpartition("-")
         attempt = next((a for a in state.attempts.get(stage, []) if f"{a.number:03d}" == number), None)
         over = attempt is not None and attempt.state in ("published", "superseded")
-        if not (state.terminal or over) or not any(p.is_file() for p in folder.rglob("*")):
-            continue
-        if any(folder.rglob("*.pin")):
-            continue
-        found.append(_candidate(workspace.project_dir, "checkpoints of a finished attempt", workspace.run, folder))
+        if (state.terminal or over) and not any(folder.rglob("*.pin")):
+            found.append(_candidate(workspace.project_dir, "checkpoints of a finished attempt", workspace.run, folder))
     return found
 
 

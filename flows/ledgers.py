@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,6 @@ from specs.secrets import without_password
 
 if TYPE_CHECKING:
     from flows.ledger import Ledger
-    from specs.project import Project
 
 OPEN_STATES = ("running", "waiting", "decided", "failed", "stopped")
 
@@ -42,13 +42,15 @@ def absent(url: str | Path) -> bool:
     return scheme.split("+")[0] == "sqlite" and not Path(place[1:]).is_file()
 
 
-def refuse_changed_ledger(project_dir: Path, spec: Project) -> None:
-    """Raises `RunOpen` when a run of this project is open in another ledger than `project.yaml` names now."""
-    here = spec.ledger and without_password(spec.ledger)
-    seen: set[str | None] = {here}
-    for run in _runs_on_disk(project_dir):
-        known, kept = _kept_ledger(project_dir / "runs" / run / "spec.json")
-        if not known or kept in seen:
+def refuse_changed_ledger(project_dir: Path, named: str | None, known: Collection[str] = ()) -> None:
+    """Raises `RunOpen` when a run of this project is open in another ledger than `named`, that of `project.yaml`.
+
+    `known` are the runs that the ledger named now records: their specs need not be looked at.
+    """
+    seen: set[str | None] = {named and without_password(named)}
+    for run in _runs_on_disk(project_dir, set(known)):
+        readable, kept = _kept_ledger(project_dir / "runs" / run / "spec.json")
+        if not readable or kept in seen:
             continue
         seen.add(kept)
         _refuse_open(project_dir, run, kept)
@@ -74,9 +76,9 @@ def _refuse_open(project_dir: Path, run: str, kept: str | None) -> None:
             raise RunOpen(f"run {row.run} is open ({row.state}) in another ledger than project.yaml names now", back)
 
 
-def _runs_on_disk(project_dir: Path) -> list[str]:
+def _runs_on_disk(project_dir: Path, known: set[str]) -> list[str]:
     folder = project_dir / "runs"
-    return sorted((p.name for p in folder.iterdir()), reverse=True) if folder.is_dir() else []
+    return sorted({p.name for p in folder.iterdir()} - known, reverse=True) if folder.is_dir() else []
 
 
 def _kept_ledger(path: Path) -> tuple[bool, str | None]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from flows.expiring import expire_if_due
 from flows.ledger import Ledger
-from flows.ledgers import OPEN_STATES, ledger_of_run, refuse_changed_ledger
+from flows.ledgers import OPEN_STATES, absent, ledger_of_run, refuse_changed_ledger
 from flows.pinning import require_pinned
 from flows.session import Session, open_session
 from flows.state import fold
@@ -32,8 +32,11 @@ def start_run(project: Path, run: str | None) -> Workspace:
         raise SpecError(report.problems)
     name = check_run_id(run or f"{datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}")
     workspace = Workspace(loaded.folder, name)
-    refuse_changed_ledger(loaded.folder, loaded.spec)
-    ledger = Ledger.open(ledger_url(loaded.folder, loaded.spec))
+    place = ledger_url(loaded.folder, loaded.spec)
+    if absent(place):  # before an empty one is made there
+        refuse_changed_ledger(loaded.folder, loaded.spec.ledger)
+    ledger = Ledger.open(place)
+    refuse_changed_ledger(loaded.folder, loaded.spec.ledger, [row.run for row in ledger.runs()])
     _refuse_second(ledger, loaded.spec.project, loaded.folder)
     if workspace.folder.exists() and not _left_by_a_crash(workspace, ledger):
         raise InputError(f"{workspace.folder} exists", "choose another --run-id; nothing of a run is overwritten")

@@ -143,7 +143,7 @@ def _find(run: str | None, project: Path | None, opened: Callable[[str | Path], 
     ledger = opened(_place(folder))
     row = _preferred(ledger, folder)
     if row is None or row.state not in OPEN_STATES:
-        _refuse_changed(folder)
+        _refuse_changed(folder, [known.run for known in ledger.runs()])
     if row is None:
         raise InputError(f"{folder} has no runs yet", f"start one: gatewright run {shlex.quote(str(folder))}")
     return Workspace(folder, row.run), ledger
@@ -191,15 +191,17 @@ def _is_of(row: RunRow, folder: Path, ledger: Readable) -> bool:
     return is_own(ledger, folder) or row.project_dir == folder or (folder / "runs" / row.run).is_dir()
 
 
-def _refuse_changed(folder: Path) -> None:
+def _refuse_changed(folder: Path, known: Collection[str] = ()) -> None:
     """Raises `RunOpen` when a run is open in another ledger than `project.yaml` names now."""
-    from specs.loading import load_project
+    named = None
+    if names_ledger(folder):
+        from specs.loading import load_project
 
-    try:
-        spec = load_project(folder).spec
-    except GatewrightError:
-        return
-    refuse_changed_ledger(folder, spec)
+        try:
+            named = load_project(folder).spec.ledger
+        except GatewrightError:
+            return
+    refuse_changed_ledger(folder, named, known)
 
 
 def _is_project(run: str | None, project: Path | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -58,6 +59,9 @@ def _ask(workspace: Any, ledger: Any) -> bool:
         recorded = _record(workspace, ledger, facts, decision) if decision else None
         if recorded is not None:
             return recorded
+        if decision and _edited_meanwhile(workspace, ledger, facts):
+            facts = gate_facts(workspace, ledger)
+            _show(facts)
 
 
 def _show(facts: Any) -> None:
@@ -141,7 +145,8 @@ def _record(workspace: Any, ledger: Any, facts: Any, decision: dict[str, Any]) -
     from flows.standing import sentence
 
     try:
-        made = record(workspace, ledger, authentication="terminal", expected_digest=facts.gate.digest, **decision)
+        proof = _proof(facts.policy.at(facts.gate.name).authentication)
+        made = record(workspace, ledger, expected_digest=facts.gate.digest, **proof, **decision)
     except GatewrightError as error:
         _refuse(error)
         return _decided(workspace, ledger, facts) or None
@@ -153,6 +158,26 @@ def _record(workspace: Any, ledger: Any, facts: Any, decision: dict[str, Any]) -
         return True
     tell(f"the gate stays open: {sentence(made)}")
     return False
+
+
+def _proof(least: str) -> dict[str, Any]:
+    """How the person at this terminal proves who decides: as the gate asks for, else by typing it here."""
+    from flows.tokens import VARIABLE
+
+    proof: dict[str, Any] = {"authentication": "terminal"}
+    if least == "ssh_signature":
+        proof["key"] = "default"
+    elif token := os.environ.get(VARIABLE):
+        proof["token"] = token
+    return proof
+
+
+def _edited_meanwhile(workspace: Any, ledger: Any, facts: Any) -> bool:
+    """Whether the gate shows something else by now: somebody edited the proposal, and it must be seen first."""
+    from flows.state import fold
+
+    gate = fold(ledger.events(workspace.run)).gate
+    return gate is not None and gate.digest != facts.gate.digest
 
 
 def _decided(workspace: Any, ledger: Any, facts: Any) -> bool:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from flows.cli.app import app, load_groups
 from specs.loading import load_project
-from specs.policy import Policy
+from specs.policy import Approver, Policy
 from tests.support.run_maker import RunMaker
 
 SPEC = """\
@@ -153,3 +153,42 @@ def test_the_policy_in_words_names_equal_gates_once(folder: Path):
     assert english[3] == "data, dry_run, stress_test, train, evaluate, release:"
     assert len(english) == len(chinese)
     assert chinese[0].startswith("单人策略")
+
+
+def test_at_the_prompt_an_edit_that_somebody_made_meanwhile_is_shown_before_it_can_be_approved(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    from types import SimpleNamespace
+
+    from flows.cli import asking
+    from flows.standing import waiting
+    from flows.workspace import Workspace
+
+    people = [Approver(id=name) for name in ("li", "wang", "zhao")]
+    maker = RunMaker(folder, policy=Policy(solo=False, approvers=people)).start().until_gate("data")
+
+    def facts(workspace: Any, ledger: Any) -> Any:
+        gate = maker.state.gate
+        assert gate is not None
+        stands = waiting(maker.policy, gate)
+        return SimpleNamespace(gate=gate, policy=maker.policy, waiting=stands, report=None)
+
+    typed = iter(["a", "wang", "a", "wang"])
+
+    def prompt(text: str) -> str:
+        answer = next(typed)
+        if "who decides" in text and not maker.state.gate.amendments:  # type: ignore[union-attr]
+            maker.decide(actor="li", edits={"seed": "7"})
+        return answer
+
+    shown: list[str] = []
+    monkeypatch.setattr("flows.reviewing.gate_facts", facts)
+    monkeypatch.setattr("flows.reviewing.page", lambda found: shown.append(found.gate.digest) or "page")
+    monkeypatch.setattr(asking, "_prompt", prompt)
+    assert asking._ask(Workspace(folder, "r1"), maker.ledger) is True
+    gate = maker.state.gate
+    assert gate is not None
+    assert gate.decision is not None
+    assert (gate.decision.actor, gate.decision.digest) == ("wang", shown[1])
+    assert shown[0] != shown[1]
+    assert "li edited it" in capsys.readouterr().err

@@ -16,6 +16,7 @@ from specs.decisions import Decision
 from specs.events import ApprovalRecorded, DecisionRecorded
 from specs.parameters import ReleaseParameters, TrainParameters
 from specs.stages import Progress
+from tasks.evaluate.attestation import Signer
 from tasks.evaluate.release import build_release
 from tasks.evaluate.release_facts import ReleaseDecision, ReleaseFacts
 
@@ -25,9 +26,13 @@ SIGNING_KEY = "GATEWRIGHT_SIGNING_KEY"
 
 def build(workspace: Workspace, ledger: Ledger, progress: Progress) -> str:
     """Build and publish the bundle of an approved release; returns the SHA-256 of its manifest."""
-    key = os.environ.get(SIGNING_KEY)
-    signer = signer_of(Path(key)) if key else None
-    return build_release(workspace.release, release_facts(workspace, ledger, progress), progress, signer)
+    return build_release(workspace.release, release_facts(workspace, ledger, progress), progress, release_signer())
+
+
+def release_signer() -> Signer | None:
+    """Whoever signs releases here; None where no key is named. Raises `InputError` for a key that cannot sign."""
+    key = os.environ.get(SIGNING_KEY, "").strip()
+    return signer_of(Path(key)) if key else None
 
 
 def release_facts(workspace: Workspace, ledger: Ledger, progress: Progress) -> ReleaseFacts:

@@ -15,6 +15,7 @@ import torch
 
 from flows.audit.release import armoured, sign_release, signer_of, verify_release_folder
 from flows.audit.report import Part
+from flows.releasing import SIGNING_KEY, release_signer
 from specs.canonical import canonical_bytes, digest_folder, sha256_file
 from specs.errors import InputError, Refused, VerificationFailed
 from tasks.evaluate.release import build_release, verify_release
@@ -263,6 +264,18 @@ def test_a_signed_release_names_its_signer_and_nobody_else(facts, tmp_path, keys
     statement = json.loads((folder / "attestation.json").read_bytes())
     assert statement["predicate"]["signature"].startswith("attestation.dsse.json, by the key SHA256:")
     assert "is signed with the key SHA256:" in (folder / "model_card.md").read_text()
+
+
+def test_the_key_of_the_environment_signs_and_no_key_signs_nothing(keys, monkeypatch):
+    monkeypatch.delenv(SIGNING_KEY, raising=False)
+    assert release_signer() is None
+    monkeypatch.setenv(SIGNING_KEY, str(keys["li"]))
+    signer = release_signer()
+    assert signer is not None
+    assert signer.fingerprint == signer_of(keys["li"]).fingerprint
+    monkeypatch.setenv(SIGNING_KEY, "/nowhere/key")
+    with pytest.raises(InputError, match="there is no key"):
+        release_signer()
 
 
 def test_ssh_keygen_alone_verifies_the_envelope(facts, tmp_path, keys):

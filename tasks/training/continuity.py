@@ -32,7 +32,7 @@ def require_same_loss(was: float, now: float, allowed: float, checkpoint: str) -
             f"checkpoint {checkpoint} does not continue its training: the loss of its pinned batch was {was:.9g} when "
             f"it was saved and is {now:.9g} now",
             "the weights are those of the file, so the model code, a kernel or the device computes otherwise: use the "
-            "machine and the versions of before, or start a new attempt of this stage",
+            "machine and the versions of before, or delete the checkpoints of this stage to train from the beginning",
         )
     return difference
 
@@ -58,8 +58,8 @@ class Retrace:
             raise ResumeRefused(
                 f"the resumed training does not continue the curve: step {step} had a loss of {was:.9g} before the "
                 f"interruption and has {loss:.9g} now, on the same batch",
-                "nothing after the checkpoint was saved: use the machine and the versions of before, or start a new "
-                "attempt of this stage",
+                "nothing after the checkpoint was saved: use the machine and the versions of before, or delete the "
+                "checkpoints of this stage to train from the beginning",
             )
         self.compared += 1
         self.largest = max(self.largest, difference)

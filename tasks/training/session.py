@@ -120,7 +120,7 @@ class Session:
         self.recorded = recorded_settings(self.job, self._device_facts()["name"], tokenizer_digest(self.job.base_model))
         if checkpoint:
             found = read_counters(checkpoint.folder)
-            compare(found.pop("settings"), self.recorded)
+            compare(found.pop("settings"), self.recorded, self.store.folder)
             self.counters = found
         self.counters["settings"] = self.recorded
         self.logbook.drop_unfinished()

@@ -54,8 +54,8 @@ def recorded_settings(job: Job, device_name: str, tokenizer_sha256: str) -> dict
     }
 
 
-def compare(was: dict[str, Any], now: dict[str, Any]) -> None:
-    """Raise `ResumeRefused` with a table of what differs and matters."""
+def compare(was: dict[str, Any], now: dict[str, Any], folder: Path) -> None:
+    """Raise `ResumeRefused` with a table of what differs and matters; `folder` holds the checkpoints."""
     names = sorted((was.keys() | now.keys()) - NOT_NUMERIC)
     rows = [(n, str(was.get(n, "-")), str(now.get(n, "-"))) for n in names if was.get(n) != now.get(n)]
     if not rows:
@@ -65,7 +65,7 @@ def compare(was: dict[str, Any], now: dict[str, Any]) -> None:
     lines = [f"  {a:<{widths[0]}}  {b:<{widths[1]}}  {c}" for a, b, c in table]
     raise ResumeRefused(
         "the checkpoint was written under other settings, and the rest would be another training:\n" + "\n".join(lines),
-        "put these settings back, or start a new attempt of this stage with the new ones",
+        f"put these settings back and `gatewright resume`, or delete {folder} to train from the beginning",
     )
 
 

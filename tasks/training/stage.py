@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 from specs.canonical import sha256_file
 from specs.errors import GuardRefused, InputError, TrainingError
+from specs.files import storage_errors, sync_folder
 from specs.parameters import TrainingConfiguration, TrainParameters, fingerprint
 from specs.stages import Progress, StageContext, StageResult
 from tasks.data.batch_plan import PlanRow, read_plan
@@ -26,13 +28,14 @@ def run(context: StageContext, progress: Progress) -> StageResult:
     """
     job = make_job(context)
     _same_as_stress_test(context, job)
+    notes = take_over(context, job)
     result = run_training(job, context.logs / "worker.log", progress)
     if not result.finished:
         raise TrainingError(
             f"the training ended after {result.steps} of {result.planned} steps", "`gatewright resume` goes on"
         )
     keep_results(job.out, context.artifacts)
-    return StageResult(notes=training_notes(context.artifacts, context.spec.language))
+    return StageResult(notes=[*notes, *training_notes(context.artifacts, context.spec.language)])
 
 
 def make_job(context: StageContext) -> Job:
@@ -74,6 +77,45 @@ def _judged(
         "judge_too_long": too_long,
         "judge_bound": min((c.bound for c in criteria), default=0.0),
     }
+
+
+def take_over(context: StageContext, job: Job) -> list[str]:
+    """Take the checkpoints of the newest earlier attempt of this run that was not finished, when its job was the same.
+
+    An attempt fails when its worker dies, a disk is full or the early judgement asks; the next one goes on where it
+    stood. The folder is moved as a whole, so that a crash leaves it here or there. Returns what is to be said.
+    """
+    here = context.checkpoints_dir
+    if any(here.iterdir() if here.is_dir() else ()):
+        return []
+    for number in range(context.attempt - 1, 0, -1):
+        earlier = here.with_name(f"{context.stage}-{number:03d}")
+        if not _is_same_unfinished(earlier, job):
+            continue
+        with storage_errors(here):
+            if here.is_dir():
+                here.rmdir()
+            os.rename(earlier, here)
+            sync_folder(here.parent)
+        return [
+            f"接着第 {number} 次尝试的检查点继续训练"
+            if context.spec.language == "zh"
+            else f"went on with the checkpoints of attempt {number}"
+        ]
+    return []
+
+
+def _is_same_unfinished(earlier: Path, job: Job) -> bool:
+    """Whether a folder of checkpoints belongs to the same job, whatever its paths, and more is to be trained."""
+    try:
+        before = Job.model_validate_json((earlier / "worker" / "job.json").read_bytes())
+        same_plan = sha256_file(before.plan) == sha256_file(job.plan)
+    except (OSError, ValueError):
+        return False
+    if (earlier / "worker" / "result.json").is_file():
+        return False
+    paths = {"base_model", "samples", "plan", "out", "checkpoints"}
+    return same_plan and before.model_dump(exclude=paths) == job.model_dump(exclude=paths)
 
 
 def _artifact(context: StageContext, stage: str, name: str) -> Path:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from specs.criteria import judge
@@ -23,6 +24,7 @@ from tasks.models.folder import digest_model
 from tasks.training import stage as train_stage
 from tasks.verify import dry_run as verify_dry_run
 from tasks.verify import train as verify_train
+from tasks.workers import WorkerDied
 from tests.support.samples import small_training, training_samples
 from tests.support.stages import stage_context
 
@@ -107,6 +109,54 @@ def test_training_stopped_and_begun_again_elsewhere_ends_with_the_same_bytes(tra
     assert failed == []
     assert found["resumes"].value == 1
     assert found["steps_taken"].value == 8
+
+
+def kill_worker() -> None:
+    """As the system does when memory runs out."""
+    for child in psutil.Process().children():
+        if "tasks.training.worker" in child.cmdline():
+            child.kill()
+
+
+@pytest.mark.slow
+def test_an_attempt_whose_worker_was_killed_is_gone_on_with_by_the_next_one(train_context, uninterrupted):
+    first = train_context()
+    with pytest.raises(WorkerDied):
+        train_stage.run(first, Watcher(3, kill_worker))
+    second = first.model_copy(
+        update={
+            "attempt": 2,
+            "out_dir": first.out_dir.with_name("002.partial"),
+            "checkpoints_dir": first.checkpoints_dir.with_name("train-002"),
+        }
+    )
+    second.checkpoints_dir.mkdir()
+    result = train_stage.run(second, Quiet())
+    assert "went on with the checkpoints of attempt 1" in result.notes
+    assert not first.checkpoints_dir.exists()
+    name = "adapter/adapter_model.safetensors"
+    assert (second.artifacts / name).read_bytes() == (uninterrupted / name).read_bytes()
+    sessions = [json.loads(line) for line in (second.artifacts / "sessions.jsonl").read_text().splitlines()]
+    assert sessions[1]["from_step"] >= 2
+
+
+@pytest.mark.parametrize("other", ["same", "lr", "finished"])
+def test_the_next_attempt_takes_over_unfinished_checkpoints_of_the_same_job_and_no_others(other, train_context):
+    context = train_context()
+    job = train_stage.make_job(context)
+    earlier = context.checkpoints_dir / "worker"
+    earlier.mkdir(parents=True)
+    changed = job.training.model_copy(update={"lr": 1e-5} if other == "lr" else {})
+    (earlier / "job.json").write_text(job.model_copy(update={"training": changed}).model_dump_json())
+    if other == "finished":
+        (earlier / "result.json").write_text("{}")
+    folder = context.checkpoints_dir.with_name("train-002")
+    second = context.model_copy(update={"attempt": 2, "checkpoints_dir": folder})
+    notes = train_stage.take_over(second, job)
+    taken = other == "same"
+    assert notes == (["went on with the checkpoints of attempt 1"] if taken else [])
+    assert earlier.is_dir() != taken
+    assert (folder / "worker" / "job.json").is_file() == taken
 
 
 def test_another_configuration_than_the_measured_is_refused(train_context):

@@ -47,6 +47,9 @@ class WorkOrders(Source):
     columns: dict[WorkOrderField, str] = Field(description="our field to the header in the file")
     sheet: str | None = Field(None, description="sheet of a workbook; null: every sheet that has these headers")
     device_model: str | None = Field(None, description="the machine of all rows, where no column names it")
+    code_meaning: Literal["in_prompt", "left_out"] = Field(
+        "in_prompt", description="what the fault-code table says of the code of an order: told in the prompt, or not"
+    )
 
     @model_validator(mode="after")
     def _enough(self) -> WorkOrders:
@@ -66,6 +69,9 @@ class FaultCodes(Source):
     columns: dict[FaultCodeField, str] = Field(description="our field to the header in the file")
     sheet: str | None = Field(None, description="sheet of a workbook; null: every sheet that has these headers")
     device_model: str | None = Field(None, description="the machine of all rows, where no column names it")
+    doubled_codes: Literal["quarantine", "error"] = Field(
+        "quarantine", description="what happens when a code has two contents, and so is no key"
+    )
 
     @model_validator(mode="after")
     def _enough(self) -> FaultCodes:

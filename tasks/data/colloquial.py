@@ -58,7 +58,8 @@ _REPAIR = re.compile(
     r"\b(?:replac(?:ed?|ing)|repair(?:ed)?|clean(?:ed|ing)?|adjust(?:ed)?|(?:re)?tighten(?:ed)?|reset|swapp?(?:ed)?|"
     r"changed|exchanged|lubricated?|greased|welded|fix(?:ed)?|renew(?:ed)?|flush(?:ed)?|refill(?:ed)?|topped|"
     r"re?align(?:ed)?|aligned|reseat(?:ed)?|solder(?:ed)?|re-?wired?|rebuilt|install(?:ed)?|fitted|restarted|"
-    r"reload(?:ed)?|bled|(?:re)?calibrated?|drained|removed|patched|insulated|updated|put in|dried|applied|blew|(?:re-?)?crimped|"
+    r"reload(?:ed)?|bled|(?:re)?calibrated?|drained|removed|patched|insulated|updated|put in|"
+    r"dried|applied|blew|(?:re-?)?crimped|"
     r"wiped|power-?cycled|sealed|straightened|shimmed)\b"
     r"|更换|换了|换新|换上|换成|换下|修复|修理|修好|清洁|清理|清洗|清除|调整|调节|紧固|拧紧|重启|复位|润滑|加油|加注|补油|焊接|重新|"
     r"吹干|擦干|擦拭|改接|(?<=[，。；])换(?![刀热向挡档气])|处理后|处理好|补焊|安装|装好|装回|接好|调好|调回|固定|校准|校正|研磨|疏通|排气",
@@ -230,7 +231,7 @@ def _labelled(text: str) -> Parts | None:
     )
 
 
-def _joined(clauses: list[str]) -> str:
+def _joined(clauses: Sequence[str]) -> str:
     """Clauses put together again: no space after Chinese punctuation."""
     text = ""
     for clause in (c.strip() for c in clauses):

@@ -16,7 +16,7 @@ from specs.base import Language
 from specs.privacy import KIND_TITLES, KINDS, PLACEHOLDERS, PersonalKind
 from tasks.data.personal_names import names
 from tasks.data.personal_numbers import Found, numbers
-from tasks.data.records import Draft, Intake, Unit
+from tasks.data.records import Draft, Unit
 
 _ORDER: Sequence[PersonalKind] = ("email", "id_number", "bank_card", "phone", "plate", "name")
 """Which kind wins where finds overlap: the one with the stricter form."""
@@ -121,9 +121,3 @@ class Masker:
 
 
 _FIELDS = ("phenomenon", "repair", "meaning", "prompt", "plain")
-
-
-def mask_intake(intake: Intake, masker: Masker) -> None:
-    """Mask everything that samples and paragraphs are made of; the originals of quarantined units stay as they are."""
-    intake.drafts = [masker.draft(draft) for draft in intake.drafts]
-    intake.paragraphs = [masker.paragraph(unit) for unit in intake.paragraphs]

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from tasks.data.joins import Joined
+
 Kind = Literal["work_order", "fault_code", "manual", "note", "sensor", "instruction"]
 FateName = Literal["kept", "merged", "quarantined", "out_of_scope"]
 
@@ -110,6 +112,8 @@ class Intake:
     decoding: list[dict[str, Any]] = field(default_factory=list)
     windows: list[dict[str, Any]] = field(default_factory=list)
     sensor_logs: list[dict[str, Any]] = field(default_factory=list)
+    joins: dict[str, Joined] = field(default_factory=dict)
+    doubled_codes: list[str] = field(default_factory=list)
     paragraphs: list[Unit] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     sheets_not_read: list[str] = field(default_factory=list)

@@ -28,6 +28,10 @@ _NOTES: dict[str, dict[Language, str]] = {
         "en": "work orders whose steps were found in the repair text: {n}",
         "zh": "从维修文本中提取出步骤的工单：{n}",
     },
+    "doubled_codes": {
+        "en": "fault codes with two contents, none of them usable: {n} ({names})",
+        "zh": "内容互相矛盾、均不可用的故障码：{n}（{names}）",
+    },
     "unexplained_codes": {
         "en": "work orders with a fault code that no table explains: {n}",
         "zh": "故障码不在码表中的工单：{n}",
@@ -104,6 +108,7 @@ def summarise(intake: Intake, prepared: Prepared, ledger: pl.DataFrame) -> dict[
         "components": {"count": len(sizes), "largest": int(sizes.to_numpy().max(initial=0))},
         "review_pairs": len(prepared.review),
         "sensor_logs": intake.sensor_logs,
+        "joins": {source: joined.summary() for source, joined in sorted(intake.joins.items())},
         "encodings": {f["source"]: f["encoding"] for f in intake.decoding},
         "fed_examples": [_as_fed(i, prepared.samples) for i in _examples(samples)],
     }
@@ -113,7 +118,11 @@ def notes(intake: Intake, prepared: Prepared, ledger: pl.DataFrame, language: La
     """Everything dropped, merged, defaulted or left out, counted, in words."""
     counts = Counter({**intake.counts, **prepared.counts, "review": len(prepared.review)})
     counts["sheets_not_read"] = len(intake.sheets_not_read)
-    names = "; ".join(intake.sheets_not_read)
+    counts["doubled_codes"] = len(intake.doubled_codes)
+    names = {
+        "sheets_not_read": "; ".join(intake.sheets_not_read),
+        "doubled_codes": ", ".join(intake.doubled_codes[:20]),
+    }
     for fate, count in ledger["fate"].value_counts().iter_rows():
         counts[fate] = count
     samples = prepared.samples.frame
@@ -121,7 +130,8 @@ def notes(intake: Intake, prepared: Prepared, ledger: pl.DataFrame, language: La
     if largest > GIANT_SHARE * len(samples):
         counts["largest_component"] = largest
     known = {**_NOTES, **READER_NOTES}
-    return [text[language].format(n=counts[code], names=names) for code, text in known.items() if counts[code]]
+    shown = [(code, text[language]) for code, text in known.items() if counts[code]]
+    return [text.format(n=counts[code], names=names.get(code, "")) for code, text in shown]
 
 
 def _distribution(values: pl.Series) -> dict[str, int]:

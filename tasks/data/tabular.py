@@ -11,6 +11,7 @@ from functools import lru_cache
 from specs.project import FaultCodes, WorkOrders
 from tasks.data.colloquial import divide_action, split_steps
 from tasks.data.grid import FlawedRow
+from tasks.data.joins import Joined, refuse_doubled
 from tasks.data.records import Draft, Fate, Intake, SourceFile, Unit
 from tasks.data.row_checks import Fate as RowFate
 from tasks.data.row_checks import RowCheck, field_text
@@ -126,6 +127,7 @@ def read_fault_codes(file: SourceFile, source: FaultCodes, intake: Intake, codes
             intake.drop(unit, *problem)
         else:
             seen.setdefault((code_key(entry.code), normal(entry.device_model)), []).append((unit, entry))
+    doubled: dict[str, list[str]] = {}
     for key, rows in seen.items():
         contents = {tuple(normal(t) for t in (e.meaning, e.cause, e.remedy)) for _, e in rows}
         known = codes.entries.get(key)
@@ -134,11 +136,15 @@ def read_fault_codes(file: SourceFile, source: FaultCodes, intake: Intake, codes
         if len(contents) > 1 or key in codes.contradicted:
             codes.contradicted.add(key)
             codes.drop(key)
+            doubled[rows[0][1].code] = [unit.location for unit, _ in rows]
             for unit in [*_take_back(key, intake), *(unit for unit, _ in rows)]:
                 intake.drop(unit, "quarantined", "code_with_two_meanings")
             continue
         codes.put(key, rows[0][1])
         intake.drafts.extend(_code_draft(unit, entry) for unit, entry in rows)
+    if doubled and source.doubled_codes == "error":
+        refuse_doubled(file.name, doubled)
+    intake.doubled_codes.extend(code for code in sorted(doubled) if code not in intake.doubled_codes)
 
 
 def _take_back(key: tuple[str, str], intake: Intake) -> list[Unit]:
@@ -188,8 +194,9 @@ def _order_draft(
         intake.counts["steps_from_repair"] += bool(steps)
     code, device_model = value.get("fault_type", ""), value.get("device_model", "") or source.device_model or ""
     entry = codes.find(code, device_model)
-    if code and codes.entries and entry is None:
-        intake.counts["unexplained_codes"] += 1
+    if code and (codes.entries or codes.contradicted):
+        intake.joins.setdefault(unit.source, Joined()).count(code, entry is not None)
+        intake.counts["unexplained_codes"] += entry is None
     draft = Draft(
         unit,
         "work_order",
@@ -200,4 +207,6 @@ def _order_draft(
         fault_type=code,
         date=value.get("date", ""),
     )
-    return replace(draft, fault_type=entry.code, meaning=entry.meaning) if entry else draft
+    if entry is None:
+        return draft
+    return replace(draft, fault_type=entry.code, meaning=entry.meaning if source.code_meaning == "in_prompt" else "")

@@ -47,6 +47,9 @@ class TrainingConfiguration(Strict):
     gradient_accumulation: int = Field(8, ge=1, description="micro batches per optimizer step")
     max_length: int = Field(1024, ge=8, description="tokens of the longest sample")
     max_tokens_per_step: int | None = Field(None, ge=8, description="padded tokens per optimizer step at most")
+    max_tokens_per_micro_batch: int | None = Field(
+        None, ge=8, description="padded tokens per forward pass at most; long samples: more micro batches"
+    )
     activation_checkpointing: bool = Field(False, description="recompute activations: less memory, more time")
     attention: Literal["sdpa", "eager", "flash"] = Field("sdpa", description="implementation of attention")
     seed: int = Field(17, ge=0, lt=2**31, description="order of samples, dropout, adapter start")
@@ -75,7 +78,7 @@ class DataParameters(Strict):
 
     near_duplicate_threshold: float = Field(0.7, gt=0, le=1, description="Jaccard of shingle sets")
     eval_share: float = Field(0.1, gt=0, lt=0.5, description="share of samples held out, by duplicate component")
-    eval_at_most: int | None = Field(10_000, ge=1, description="samples held out at most; null: no limit")
+    eval_at_most: int | None = Field(5_000, ge=1, description="samples held out at most; null: no limit")
     max_length: int | None = Field(None, ge=16, description="tokens; null: the longest sample decides")
     over_long: Literal["ask", "split", "drop_list", "truncate_prompt"] = Field(
         "ask", description="what happens to samples past max_length; answers are never cut"

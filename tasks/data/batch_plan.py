@@ -2,7 +2,8 @@
 
 Steps come first: an epoch's samples are ordered by length (with a little noise, so that epochs differ), cut into
 groups of `effective_batch`, and the groups are shuffled. Only then is each step cut into micro batches, so that
-1 x 8 and 8 x 1 hold the same samples in every optimizer step.
+1 x 8 and 8 x 1 hold the same samples in every optimizer step. With a token budget, a step of long samples is cut into
+more and smaller micro batches; the samples of the step stay the same.
 """
 
 from __future__ import annotations
@@ -38,6 +39,9 @@ class PlanRow:
     padded_tokens: int
 
 
+Sized = tuple[str, int]
+"""A sample id and its tokens."""
+
 SCHEMA = pa.schema(
     [
         ("epoch", pa.int32()),
@@ -56,8 +60,10 @@ def plan_batches(samples: Sequence[tuple[str, int]], training: TrainingConfigura
     """The plan of a run over (sample_id, n_tokens), a function of its arguments alone; input order is irrelevant.
 
     Every optimizer step has `effective_batch` samples over all ranks, except the last of an epoch. Micro batches of
-    a step are dealt to the ranks in turn, the longest first. Raises `InputError` for no samples, a sample longer
-    than `max_length`, a step above `max_tokens_per_step`, or micro batches that the ranks cannot share.
+    a step are dealt to the ranks in turn, the longest first; with `max_tokens_per_micro_batch` each holds at most so
+    many padded tokens, and every rank gets as many of them as the others where a step has samples enough. Raises
+    `InputError` for no samples, a sample longer than `max_length` or than the budget, a step above
+    `max_tokens_per_step`, or micro batches that the ranks cannot share.
     """
     _check(samples, training, ranks)
     rows: list[PlanRow] = []
@@ -67,7 +73,7 @@ def plan_batches(samples: Sequence[tuple[str, int]], training: TrainingConfigura
             step += 1
             if training.max_steps is not None and step > training.max_steps:
                 return rows
-            planned = list(_cut(group, training.micro_batch, ranks, epoch, step))
+            planned = list(_planned(_cut(group, training, ranks), ranks, epoch, step))
             _within_budget(planned, training)
             rows.extend(planned)
     return rows
@@ -89,10 +95,26 @@ def _steps(samples: Sequence[tuple[str, int]], size: int, seed: int, epoch: int)
     return groups + ([partial] if partial else [])
 
 
-def _cut(group: list[tuple[str, int]], micro_batch: int, ranks: int, epoch: int, step: int) -> Iterator[PlanRow]:
+def _cut(group: list[Sized], training: TrainingConfiguration, ranks: int) -> list[list[Sized]]:
+    """The micro batches of a step, the longest samples first."""
     longest_first = sorted(group, key=lambda sample: (-sample[1], sample[0]))
-    for number, start in enumerate(range(0, len(longest_first), micro_batch)):
-        batch = longest_first[start : start + micro_batch]
+    budget = training.max_tokens_per_micro_batch
+    batches: list[list[Sized]] = []
+    while longest_first:
+        fits = training.micro_batch if budget is None else min(training.micro_batch, budget // longest_first[0][1])
+        batches.append(longest_first[:fits])
+        longest_first = longest_first[fits:]
+    while budget is not None and len(batches) % ranks and any(len(batch) > 1 for batch in batches):
+        heaviest = max(
+            (k for k, batch in enumerate(batches) if len(batch) > 1), key=lambda k: len(batches[k]) * batches[k][0][1]
+        )
+        batch = batches[heaviest]
+        batches[heaviest : heaviest + 1] = [batch[: len(batch) // 2], batch[len(batch) // 2 :]]
+    return batches
+
+
+def _planned(batches: Sequence[list[Sized]], ranks: int, epoch: int, step: int) -> Iterator[PlanRow]:
+    for number, batch in enumerate(batches):
         for position, (sample_id, n_tokens) in enumerate(batch):
             yield PlanRow(epoch, step, number % ranks, number // ranks, position, sample_id, n_tokens, batch[0][1])
 
@@ -109,6 +131,12 @@ def _check(samples: Sequence[tuple[str, int]], training: TrainingConfiguration, 
             f"{over} samples are longer than max_length = {training.max_length}; the longest, {sample_id}, "
             f"has {longest} tokens",
             f"set max_length to {longest} or more, or go back to the data stage with another over_long rule",
+        )
+    budget = training.max_tokens_per_micro_batch
+    if budget is not None and longest > budget:
+        raise InputError(
+            f"the longest sample, {sample_id}, has {longest} tokens, above max_tokens_per_micro_batch = {budget}",
+            f"set max_tokens_per_micro_batch to {longest} or more, or go back to the data stage with a max_length",
         )
     if ranks < 1 or training.gradient_accumulation % ranks:
         raise InputError(

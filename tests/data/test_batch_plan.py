@@ -90,6 +90,30 @@ def test_ranks_share_a_step_without_overlap(values, ranks):
     assert {row.rank for row in rows} <= set(range(ranks))
 
 
+@settings(max_examples=80, deadline=None)
+@given(lengths, st.integers(1, 6), st.sampled_from([1, 2, 3]), st.integers(900, 4000), st.integers(0, 9))
+def test_a_token_budget_bounds_every_micro_batch_and_changes_no_step(values, micro, ranks, budget, seed):
+    free = configuration(micro_batch=micro, gradient_accumulation=6, seed=seed)
+    bound = free.model_copy(update={"max_tokens_per_micro_batch": budget})
+    rows = plan_batches(samples_of(values), bound, ranks)
+    assert steps_of(rows) == steps_of(plan_batches(samples_of(values), free, ranks))
+    batches: dict[tuple[int, int, int], list[PlanRow]] = defaultdict(list)
+    for row in rows:
+        batches[row.step, row.rank, row.micro_batch].append(row)
+    assert all(sum(row.padded_tokens for row in batch) <= budget for batch in batches.values())
+    assert all(len(batch) <= micro for batch in batches.values())
+    assert all({row.padded_tokens for row in b} == {max(row.n_tokens for row in b)} for b in batches.values())
+    for step, samples in steps_of(rows).items():
+        passes = [sum(1 for s, r, _ in batches if (s, r) == (step, rank)) for rank in range(ranks)]
+        assert max(passes) - min(passes) <= (len(samples) < ranks or len(samples) % ranks > 0)
+
+
+def test_a_sample_longer_than_the_token_budget_is_refused_with_a_way_out():
+    with pytest.raises(InputError, match="max_tokens_per_micro_batch") as caught:
+        plan_batches(samples_of([20, 60]), configuration(max_tokens_per_micro_batch=50))
+    assert "60" in caught.value.hint
+
+
 def test_padding_stays_at_one_percent_while_batches_are_shuffled():
     rng = random.Random(5)
     values = [min(2048, max(8, int(rng.lognormvariate(4.75, 0.95)))) for _ in range(4000)]

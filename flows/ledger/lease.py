@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from specs.errors import GatewrightError
+from specs.errors import GatewrightError, LeaseHeld
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -99,6 +99,40 @@ def _same_boot(one: str, other: str) -> bool:
     if one.isdecimal() and other.isdecimal():
         return abs(int(one) - int(other)) <= 1
     return one == other
+
+
+@dataclass(frozen=True)
+class Holding:
+    """Who holds a run, since when, and the last sign that it gave."""
+
+    run: str
+    owner: Owner
+    taken_at: str
+    seen: datetime
+
+    def lives(self, now: datetime) -> bool:
+        """Whether the holder may still work."""
+        return alive(self.owner) and not silent(self.owner, self.seen, now)
+
+    def require_gone(self, now: datetime, force_dead: bool, reason: str) -> None:
+        """Raises `LeaseHeld` unless the holder is dead, or silent on another host and a person says why it is gone."""
+        who = f"run {self.run} is worked on by {self.owner} since {self.taken_at}"
+        if not alive(self.owner) and force_dead:
+            return
+        if not elsewhere(self.owner):
+            raise LeaseHeld(who, "wait for it, or stop it with `gatewright stop`")
+        quiet = (now - self.seen).total_seconds()
+        if not silent(self.owner, self.seen, now):
+            left = max(1, round(SILENT_AFTER.total_seconds() - quiet))
+            raise LeaseHeld(
+                f"{who}; its last sign came {max(0, round(quiet))} s ago",
+                f"wait for it, or stop it there; if {self.owner.host} is gone, it may be taken over in {left} s",
+            )
+        if not reason.strip():
+            raise LeaseHeld(
+                f"{who}; it has been silent since {self.seen.isoformat(timespec='seconds')}",
+                f'when {self.owner.host} is gone for good: gatewright resume {self.run} --take-over "why"',
+            )
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from flows import folding
 from flows.ledger.chain import Stored, genesis, opened, seal, timestamp
 from flows.ledger.engine import connect, reading, writing
-from flows.ledger.lease import SILENT_AFTER, Lease, Owner, alive, elsewhere, silent, this_process
+from flows.ledger.lease import Holding, Lease, Owner, this_process
 from flows.ledger.rows import RunRow, run_row
 from flows.ledger.schema import decisions, events, gates, leases, runs
 from specs.decisions import Decision
@@ -296,10 +296,10 @@ class Ledger:
             now = self.now_in(connection)
             before = ""
             if held and not held.released:
-                holder = _holder(held)
-                if holder != owner:
-                    _may_take_over(held, now, force_dead, take_over)
-                before = str(holder)
+                holding = _holding(held)
+                if holding.owner != owner:
+                    holding.require_gone(now, force_dead, take_over)
+                before = str(holding.owner)
             fence = held.fence + 1 if held else 1
             at = timestamp(now)
             values = {**vars(owner), "fence": fence, "taken_at": at, "seen_at": at, "released": False}
@@ -319,8 +319,8 @@ class Ledger:
             now = self.now_in(connection)
         if not held or held.released:
             return None
-        owner = _holder(held)
-        return owner, alive(owner) and not silent(owner, _seen(held), now)
+        holding = _holding(held)
+        return holding.owner, holding.lives(now)
 
     def renew_lease(self, run: str, fence: int) -> bool:
         """Note that the holder lives. False when the lease was released or another process has taken it."""
@@ -374,36 +374,10 @@ class Ledger:
         return opened(_stored(connection.execute(query).one()))
 
 
-def _holder(held: Row[Any]) -> Owner:
-    return Owner(held.host, held.boot, held.pid, held.process_start)
-
-
-def _seen(held: Row[Any]) -> datetime:
-    """The last sign of a holder; ledgers from before heartbeats know only when the lease was taken."""
-    return datetime.fromisoformat(held.seen_at or held.taken_at)
-
-
-def _may_take_over(held: Row[Any], now: datetime, force_dead: bool, reason: str) -> None:
-    """Raises `LeaseHeld` unless the holder is dead, or silent on another host and a person says why it is gone."""
-    owner, seen = _holder(held), _seen(held)
-    who = f"run {held.run} is worked on by {owner} since {held.taken_at}"
-    if not alive(owner):
-        if not force_dead:
-            raise LeaseHeld(who, "wait for it, or stop it with `gatewright stop`")
-        return
-    if not elsewhere(owner):
-        raise LeaseHeld(who, "wait for it, or stop it with `gatewright stop`")
-    if not silent(owner, seen, now):
-        left = max(1, round((SILENT_AFTER - (now - seen)).total_seconds()))
-        raise LeaseHeld(
-            f"{who}; its last sign came {max(0, round((now - seen).total_seconds()))} s ago",
-            f"wait for it, or stop it there; if {owner.host} is gone, it may be taken over in {left} s",
-        )
-    if not reason.strip():
-        raise LeaseHeld(
-            f"{who}; it has been silent since {timestamp(seen)}",
-            f'when {owner.host} is gone for good: gatewright resume {held.run} --take-over "why"',
-        )
+def _holding(held: Row[Any]) -> Holding:
+    """Who holds a lease. Ledgers from before heartbeats know only when it was taken, not when it was last heard of."""
+    owner = Owner(held.host, held.boot, held.pid, held.process_start)
+    return Holding(held.run, owner, held.taken_at, datetime.fromisoformat(held.seen_at or held.taken_at))
 
 
 def _stored(row: Row[tuple[object, ...]]) -> Stored:

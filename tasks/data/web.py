@@ -1,8 +1,12 @@
-"""HTML as blocks, by lxml. Scripts, styles and templates are no text; navigation, headers and footers are furniture."""
+"""HTML as blocks, by lexbor. Scripts, styles and templates are no text; navigation, headers and footers are furniture.
+
+lexbor follows the HTML standard; libxml2 loses texts after `</html>`, texts above 10 MB and deeply nested elements.
+"""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +14,7 @@ from specs.errors import SourceError
 from tasks.data.blocks import Block, BlockKind, Document
 from tasks.data.encoding import Decoded, visible
 
-_NO_TEXT = frozenset({"script", "style", "template", "noscript", "svg", "math", "object", "iframe"})
+_NO_TEXT = frozenset({"script", "style", "template", "svg", "math", "iframe"})
 _FURNITURE = frozenset({"nav", "header", "footer", "title", "button", "select"})
 _BREAKS = frozenset(
     [
@@ -53,10 +57,9 @@ _BREAKS = frozenset(
         "pre",
     ]
 )
-_HEADING = re.compile(r"h[1-6]")
+_HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 _STATED = re.compile(rb"<meta[^>]{0,200}?charset\s*=\s*[\"']?\s*([A-Za-z0-9_-]{2,20})", re.IGNORECASE)
 _XML_STATED = re.compile(rb"<\?xml[^>]{0,100}?encoding\s*=\s*[\"']([A-Za-z0-9_-]{2,20})[\"']", re.IGNORECASE)
-_DEEPEST = 200
 
 
 def stated_encoding(data: bytes) -> str:
@@ -68,40 +71,41 @@ def stated_encoding(data: bytes) -> str:
 
 def read_html(decoded: Decoded, name: str) -> Document:
     """The blocks of a page. Raises `SourceError` when it holds no element."""
-    from lxml import etree, html
+    from selectolax.lexbor import LexborHTMLParser, SelectolaxError
 
     text = re.sub(r"^\s*<\?xml[^>]*\?>", "", decoded.text.replace("\x00", "\ufffd"))
     try:
-        root = html.document_fromstring(text, parser=html.HTMLParser(huge_tree=False, no_network=True))
-    except (etree.ParserError, etree.XMLSyntaxError, ValueError, AssertionError) as error:
+        root = LexborHTMLParser(text).root
+    except (SelectolaxError, ValueError) as error:
         raise SourceError(f"{name} is not HTML that can be read: {error}", "save the page again as HTML") from error
     document = Document(encoding=decoded.encoding, found_by=decoded.found_by, replaced=decoded.text.count("\ufffd"))
-    document.characters_in = visible("".join(_texts(root)))
-    _Walk(document).run(root)
-    document.noticed["pictures_not_read"] += len(list(root.iter("img")))
+    walk = _Walk(document)
+    for event, what in _events(root):
+        if event == "text":
+            document.characters_in += visible(what)
+        walk.take(event, what)
+        document.noticed["pictures_not_read"] += (event, what) == ("start", "img")
+    walk.finish()
     return document
 
 
-def _texts(element: Any) -> Iterator[str]:
-    """Every text of the page that is no script: what the blocks must hold."""
-    for event, node in _events(element):
-        if event == "start":
-            yield node.text or ""
-        elif node is not element:
-            yield node.tail or ""
-
-
-def _events(root: Any) -> Iterator[tuple[str, Any]]:
-    """Start and end of every element, without recursion; elements that hold no text are passed over whole."""
-    stack: list[tuple[Any, bool]] = [(root, False)]
+def _events(root: Any) -> Iterator[tuple[str, str]]:
+    """("start", tag), ("text", text) and ("end", tag) in the order of the page, without recursion."""
+    stack: list[tuple[Any, bool]] = [(root, False)] if root is not None else []
     while stack:
         node, seen = stack.pop()
-        if seen or not isinstance(node.tag, str) or node.tag in _NO_TEXT:
-            yield "end", node
-            continue
-        yield "start", node
-        stack.append((node, True))
-        stack.extend((child, False) for child in reversed(node))
+        if seen:
+            yield "end", node.tag
+        elif node.is_text_node:
+            yield "text", node.text_content or ""
+        elif node.is_element_node and node.tag not in _NO_TEXT:
+            yield "start", node.tag
+            stack.append((node, True))
+            children, child = [], node.first_child
+            while child is not None:
+                children.append((child, False))
+                child = child.next
+            stack.extend(reversed(children))
 
 
 class _Walk:
@@ -110,38 +114,38 @@ class _Walk:
     def __init__(self, document: Document) -> None:
         self._blocks = document.blocks
         self._pieces: list[str] = []
-        self._within: list[str] = []
+        self._open: Counter[str] = Counter()
         self._cells: list[str] = []
         self._rows: list[str] = []
 
-    def run(self, root: Any) -> None:
-        for event, node in _events(root):
-            tag = node.tag if isinstance(node.tag, str) else ""
-            if event == "start":
-                self._start(tag)
-                self._pieces.append(node.text or "")
-                continue
-            if tag and tag not in _NO_TEXT:
-                self._end(tag)
-            if node is not root:
-                self._pieces.append(node.tail or "")
+    def take(self, event: str, what: str) -> None:
+        """One event of the page."""
+        if event == "text":
+            self._pieces.append(what)
+        elif event == "start":
+            self._start(what)
+        else:
+            self._end(what)
+
+    def finish(self) -> None:
+        """The end of the page."""
         self._flush()
 
     def _start(self, tag: str) -> None:
         if tag == "br":
             self._pieces.append("\n" if self._inside("pre") else " ")
-        elif not self._inside("tr") and (tag in _BREAKS or _HEADING.fullmatch(tag) or tag in _FURNITURE):
+        elif not self._inside("tr") and (tag in _BREAKS or tag in _HEADINGS or tag in _FURNITURE):
             self._flush()
         elif tag in _BREAKS:
             self._pieces.append(" ")
-        self._within.append(tag)
+        self._open[tag] += 1
         if tag in ("td", "th"):
             self._take_cell()
 
     def _end(self, tag: str) -> None:
         if tag in ("td", "th"):
             self._take_cell(always=True)
-        elif tag == "tr" and self._within.count("tr") == 1:
+        elif tag == "tr" and self._open["tr"] == 1:
             self._take_cell()
             self._rows.append("\t".join(self._cells))
             self._cells = []
@@ -149,15 +153,12 @@ class _Walk:
             self._pieces.append(" " if tag in _BREAKS else "")
         elif tag == "table":
             self._take_table()
-        elif tag in _BREAKS or _HEADING.fullmatch(tag) or tag in _FURNITURE:
+        elif tag in _BREAKS or tag in _HEADINGS or tag in _FURNITURE:
             self._flush()
-        if tag in self._within:
-            self._within.reverse()
-            self._within.remove(tag)
-            self._within.reverse()
+        self._open[tag] -= 1
 
     def _inside(self, tag: str) -> bool:
-        return tag in self._within
+        return self._open[tag] > 0
 
     def _take_cell(self, always: bool = False) -> None:
         """The text so far as a cell; nested tables add their cells to the row they are in."""
@@ -174,7 +175,7 @@ class _Walk:
         self._rows = []
 
     def _furniture(self) -> bool:
-        return any(tag in _FURNITURE for tag in self._within)
+        return any(self._open[tag] for tag in _FURNITURE)
 
     def _flush(self) -> None:
         raw = "".join(self._pieces)
@@ -183,7 +184,7 @@ class _Walk:
             return
         lines = [" ".join(line.split()) for line in raw.split("\n")] if self._inside("pre") else [" ".join(raw.split())]
         text = "\n".join(line for line in lines if line)
-        heading = next((tag for tag in reversed(self._within) if _HEADING.fullmatch(tag)), "")
+        heading = next((tag for tag in _HEADINGS if self._open[tag]), "")
         if self._furniture():
             self._blocks.append(Block("furniture", text))
         elif heading:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import shutil
 import subprocess
@@ -18,7 +19,7 @@ _WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _SECOND_COPY = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
 _NOT_SHOWN = (f"{_WORD}del", f"{_WORD}moveFrom", _SECOND_COPY)
 _PARTS = re.compile(r"word/(document|footnotes|endnotes|(header|footer)\d*)\.xml")
-_SILENT = frozenset({"script", "style", "template", "noscript", "svg", "math", "object", "iframe"})
+_SILENT = frozenset({"script", "style", "template", "svg", "math", "iframe"})
 
 
 def visible_characters(text: str, besides: str = "") -> Counter[str]:
@@ -61,13 +62,15 @@ class _Shown(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: Any) -> None:
         self._silent += tag in _SILENT
+        if tag == "textarea":  # what looks like elements inside is text, with character references
+            self.set_cdata_mode(tag)
 
     def handle_endtag(self, tag: str) -> None:
         self._silent -= tag in _SILENT and self._silent > 0
 
     def handle_data(self, data: str) -> None:
         if not self._silent:
-            self.texts.append(data)
+            self.texts.append(html.unescape(data) if self.cdata_elem == "textarea" else data)
 
 
 def html_characters(text: str) -> Counter[str]:

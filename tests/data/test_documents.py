@@ -25,6 +25,7 @@ from tasks.data.documents import read_document
 from tasks.data.ocr import lines_of
 from tasks.data.reading import read_sources
 from tasks.data.records import Intake, SourceFile
+from tasks.verify.raw_documents import html_characters
 
 
 def read(path: Path, ocr: bool = False) -> Document:
@@ -79,6 +80,26 @@ def test_entities_of_a_page_that_name_files_are_never_opened(tmp_path: Path):
     entity = f'<!DOCTYPE p [<!ENTITY x SYSTEM "file://{tmp_path}/secret">]>'
     (tmp_path / "a.html").write_text(f"{entity}<p>before &x; after</p>")
     assert "secret words" not in "".join(texts(read(tmp_path / "a.html")))
+
+
+ODD_PAGES = {
+    "text after the end": ("<html><body>a</body></html>trailing <b>x", "atrailing x"),
+    "deep": ("<div>" * 5000 + "deep" + "</div>" * 5000 + "after", "deep after"),
+    "unclosed": ("<p>a<ul><li>b<li>c<table><tr><td>d", "a b\nc d"),
+    "signs": ("<p>a < b && c <3 &nbsp;&#x4e00;&unknown;", "a < b && c <3 一&unknown;"),
+    "text area": ("<textarea>a<b>&amp;</textarea>", "a<b>&"),
+    "comments": ("a<!-- x -->b<?php echo 1 ?>c", "abc"),
+    "no element": ("just text", "just text"),
+}
+
+
+@pytest.mark.parametrize("name", ODD_PAGES)
+def test_odd_pages_lose_no_text_and_the_verifier_agrees(tmp_path: Path, name: str):
+    page, text = ODD_PAGES[name]
+    (tmp_path / "a.html").write_text(page, encoding="utf-8")
+    document = read(tmp_path / "a.html")
+    assert " ".join(texts(document)) == text
+    assert html_characters(page).total() == document.characters_out
 
 
 def full_docx(path: Path) -> None:
@@ -164,6 +185,17 @@ def test_a_gzip_bomb_is_refused_before_it_fills_the_memory(tmp_path: Path):
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"0" * (70 << 20)))
     with pytest.raises(SourceError, match="unpacks to more than"):
         read_document(SourceFile("a.txt.gz", tmp_path / "a.txt.gz"))
+
+
+def test_a_folder_that_leads_out_of_the_project_is_refused(tmp_path: Path):
+    inside, outside = tmp_path / "p", tmp_path / "o"
+    inside.mkdir()
+    outside.mkdir()
+    (outside / "a.md").write_text("Replaced the belt of the spindle.")
+    (inside / "raw").symlink_to(outside, target_is_directory=True)
+    for path in ("raw", "raw/a.md", "raw/*.md", "**/*.md"):
+        with pytest.raises(SourceError, match=r"leads out of the project|no such file"):
+            intake_of(inside, kind="notes", path=path)
 
 
 @pytest.mark.parametrize(("name", "way"), [("a.zip", "unpack it"), ("a.tar.gz", "unpack it"), ("a.doc", "as DOCX")])

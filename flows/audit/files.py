@@ -34,6 +34,7 @@ class RunFiles:
     objects: Mapping[str, str] = field(default_factory=dict)
     removed: dict[str, tuple[str, str]] = field(default_factory=dict)
     _hashes: dict[str, str] = field(default_factory=dict, repr=False)
+    _links: dict[Path, bool] = field(default_factory=dict, repr=False)
 
     def compare(self, name: str, expected: str, into: Comparison, said: str = "") -> None:
         """Compare one file, by its path relative to the run's folder, with its digest. `said` replaces its name."""
@@ -45,6 +46,8 @@ class RunFiles:
         path = self.folder / name
         if path.is_symlink():
             into.faults.append(f"{shown} is a link")
+        elif self._behind_link(path.parent):
+            into.faults.append(f"{shown} lies behind a link")
         elif path.is_file():
             into.compared += 1
             if self._sha256(name, path) != expected:
@@ -59,6 +62,14 @@ class RunFiles:
             into.unverified.append(f"{shown} is not in the bundle")
         else:
             into.faults.append(f"{shown} is missing")
+
+    def _behind_link(self, folder: Path) -> bool:
+        """Whether a folder between the run's own and a file is a link: what lies behind it is not the run's."""
+        if folder == self.folder or folder == folder.parent:
+            return False
+        if folder not in self._links:
+            self._links[folder] = folder.is_symlink() or self._behind_link(folder.parent)
+        return self._links[folder]
 
     def _sha256(self, name: str, path: Path) -> str:
         if name not in self._hashes:

@@ -110,6 +110,8 @@ LIVE_ONLY = {
     "the tail cut": "the list is made of the events that are there: an anchor finds it",
     "rebuilt: the end left out": "as the tail cut",
     "an artifact gone": "what was there is not known to be gone: said as not verified",
+    "the artifacts' folder made a link": "what lies behind a link is not exported: said as not verified",
+    "an attempt's folder made a link": "what is exported are the bytes; they are the right ones",
     "an artifact replaced by a link": "links are not exported: said as not verified",
     "a file added among the artifacts": "files that nobody listed are not exported",
     "a file added in a new folder among the artifacts": "files that nobody listed are not exported",

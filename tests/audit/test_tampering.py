@@ -277,6 +277,13 @@ def relink(path: Path) -> None:
     path.symlink_to(outside)
 
 
+def relink_folder(path: Path) -> None:
+    """The same folder, somewhere else."""
+    outside = path.parents[4] / "outside"
+    path.rename(outside)
+    path.symlink_to(outside, target_is_directory=True)
+
+
 def link(target: Target) -> None:
     path = target.attempt("data") / "artifacts" / "result.txt"
     data = path.read_bytes()
@@ -454,6 +461,8 @@ CATALOGUE: dict[str, tuple[Manipulation, tuple[str, str]]] = {
         lambda t: relink(gate_folder(t.run_dir, "train", 1) / "gate.json"),
         SHOWN,
     ),
+    "the artifacts' folder made a link": (lambda t: relink_folder(t.attempt("data") / "artifacts"), ARTIFACTS),
+    "an attempt's folder made a link": (lambda t: relink_folder(t.attempt("data")), DOCUMENTS),
     "an attempt's folder renumbered": (
         lambda t: t.attempt("dry_run").rename(t.attempt("dry_run", 7)),
         FOLDERS,

@@ -109,7 +109,8 @@ def _from_optimizer(training: TrainingConfiguration, trainer: Any) -> dict[str, 
 def _from_plan(job: Job, steps: Sequence[PlannedStep], longest: int) -> dict[str, Any]:
     """A limit is in effect when nothing planned is above it; a size when the fullest step or batch has it.
 
-    Of a plan that holds only some steps of a run, nothing is asked but to stay below.
+    Of a plan that holds only some steps of a run, nothing is asked but to stay below. A token budget of a micro batch
+    cuts steps into more and smaller ones, so that with it the samples of a step are what counts.
     """
     training = job.training
     sizes = [[len(batch.sample_ids) for batch in step.micro_batches] for step in steps]
@@ -118,6 +119,8 @@ def _from_plan(job: Job, steps: Sequence[PlannedStep], longest: int) -> dict[str
     micro_batch = max(max(step) for step in sizes)
     batches = max(len(step) for step in sizes)
     padded = max(sum(b.padded_tokens * len(b.sample_ids) for b in step.micro_batches) for step in steps)
+    largest = max(b.padded_tokens * len(b.sample_ids) for step in steps for b in step.micro_batches)
+    budget: int | None = getattr(training, "max_tokens_per_micro_batch", None)
     cap, cut = training.max_tokens_per_step, training.max_steps
     partly = cut is not None or not job.whole_plan
     small = (
@@ -125,6 +128,8 @@ def _from_plan(job: Job, steps: Sequence[PlannedStep], longest: int) -> dict[str
         and micro_batch <= training.micro_batch
         and batches <= training.gradient_accumulation
     )
+    if budget is not None:
+        small = micro_batch <= training.micro_batch and samples <= training.effective_batch
     judging = job.judge_after_step is not None or not job.judge_sample_ids  # other stages than train never judge
     return {
         "early_judgement": training.early_judgement,
@@ -133,6 +138,7 @@ def _from_plan(job: Job, steps: Sequence[PlannedStep], longest: int) -> dict[str
         "gradient_accumulation": training.gradient_accumulation if small else batches,
         "max_length": training.max_length if longest <= training.max_length else longest,
         "max_tokens_per_step": cap if cap is None or padded <= cap else padded,
+        "max_tokens_per_micro_batch": budget if budget is None or largest <= budget else largest,
         "max_steps": cut if cut is None or len(steps) <= cut else len(steps),
         "epochs": training.epochs if partly and steps[-1].epoch <= training.epochs else steps[-1].epoch,
     }

@@ -104,7 +104,7 @@ def test_one_by_eight_equals_eight_by_one(job_in, samples_file, tmp_path):
     assert len(training_samples(samples_file)) % 8 == 0
     reference = losses(tmp_path / "8x1" / "out")
     for name in ("1x8", "2x4"):
-        assert losses(tmp_path / name / "out") == pytest.approx(reference, abs=2e-6, rel=1e-6)
+        assert losses(tmp_path / name / "out") == pytest.approx(reference, abs=0, rel=1e-6)
 
 
 def test_fed_samples_show_what_is_learnt(uninterrupted, samples_file):

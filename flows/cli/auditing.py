@@ -164,6 +164,7 @@ def verify_history(
         _bundle_alone(run, project)
         report = history.verify_bundle(bundle, known, signers)
     else:
+        _no_bundle_as_run(run, "verify")
         found = find_run(run, project)
         report = history.verify(found.ledger, found.run, found.workspace.folder, known, signers)
     if as_json:
@@ -282,6 +283,7 @@ def _history(
         with unpacked(bundle, keep=keep) as (history, _):
             yield history
         return
+    _no_bundle_as_run(run, "show")
     found = find_run(run, project)
     yield read_history(found.ledger, found.run, found.workspace.folder, keep=keep)
 
@@ -308,6 +310,11 @@ def _language(history: History) -> Language:
 def _bundle_alone(run: str | None, project: Path | None) -> None:
     if run is not None or project is not None:
         raise InputError("a bundle holds its run; a run or project beside --bundle means nothing", "leave it out")
+
+
+def _no_bundle_as_run(run: str | None, command: str) -> None:
+    if run is not None and len(run) < 1000 and Path(run).is_file():
+        raise InputError(f"{run} is a file, not a run", f"name a bundle so: gatewright audit {command} --bundle FILE")
 
 
 def _check_target(file: Path, command: str, run: str | None, project: Path | None) -> None:

@@ -117,6 +117,9 @@ def test_a_bundle_is_verified_where_there_is_no_project(shell: Shell, made: Path
 def test_a_run_beside_a_bundle_is_refused(shell: Shell, made: Path):
     assert shell("audit", "verify", "first", "--bundle", "run.zip", at=made)[0] == 2
     assert shell("audit", "verify", "--signer", "nobody", at=made)[0] == 2
+    (made / "run.zip").write_bytes(b"")
+    answer = shell.json("audit", "verify", "run.zip", at=made)
+    assert "--bundle" in answer["error"]["hint"]
 
 
 def test_a_changed_run_exits_with_seven(shell: Shell, made: Path, tmp_path: Path):

@@ -63,6 +63,7 @@ def fed(out: Path) -> list[list[str]]:
 # -- the worker of Gatewright
 
 
+@pytest.mark.slow
 def test_order_and_random_numbers_after_the_end_of_an_epoch_are_those_of_the_whole_training(job_in, tmp_path):
     """Killed right after the save at the end of the first epoch, step 7: the resume begins in the second one."""
     training = small_training(max_steps=9, save_steps=7)

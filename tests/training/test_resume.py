@@ -71,6 +71,7 @@ def test_killed_after_a_step_ends_with_the_same_bytes(step, job_in: Callable[...
     assert {p["largest_difference"] for p in proofs} == {0.0}
 
 
+@pytest.mark.slow
 def test_killed_between_two_micro_batches_ends_with_the_same_bytes(job_in, uninterrupted, tmp_path):
     job = job_in(tmp_path)
     fault(job, "kill_in_step", 6)
@@ -279,6 +280,7 @@ def test_without_restored_random_numbers_the_training_notices_that_it_leaves_its
     assert "does not continue the curve: step 5 had a loss of" in ended.error()["message"]
 
 
+@pytest.mark.slow
 def test_where_nothing_was_trained_after_the_save_the_comparison_with_the_whole_notices(
     killed, uninterrupted, tmp_path
 ):

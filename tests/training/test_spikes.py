@@ -95,6 +95,7 @@ class TestInTraining:
         assert (weights(tmp_path, 10) == weights(tmp_path, 9)) == (action == "skip")
         assert weights(tmp_path, 11) != weights(tmp_path, 10)
 
+    @pytest.mark.slow
     def test_a_roll_back_goes_on_from_the_newest_checkpoint_without_the_steps_between(self, job_in, tmp_path):
         training = small_training(spikes="roll_back", max_steps=12, save_steps=4, keep_checkpoints=20)
         job = job_in(tmp_path, training)

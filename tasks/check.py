@@ -127,7 +127,7 @@ def _proposed(problem: Problem, data: Any, folder: Path) -> Problem:
         return problem
     if found is None or not found.columns:
         return problem
-    return replace(problem, way_out=f"{problem.way_out}. For {file.name}:\n{found.text()}")
+    return replace(problem, way_out=f"Add, for {file.name}:\n{found.text()}")
 
 
 def _model_problems(loaded: LoadedProject, notes: list[str]) -> list[Problem]:

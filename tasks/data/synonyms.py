@@ -90,4 +90,28 @@ def _within(name: str, header: str) -> bool:
     """Whether all words of a name stand in a longer header, or a Chinese name inside it."""
     if any("\u3400" <= c <= "\u9fff" for c in name):
         return len(name) > 1 and name in header
-    return len(name) > 2 and set(name.split()) < set(header.split())
+    words, header_words = name.split(), header.split()
+    if len(name) < 3 or not set(words) < set(header_words):
+        return False
+    first, last = header_words[0], header_words[-1]
+    return len(words) > 1 or name == last or (name == first and last in _QUALIFIERS)
+
+
+_QUALIFIERS = frozenset(
+    (
+        "text",
+        "description",
+        "notes",
+        "note",
+        "comment",
+        "comments",
+        "details",
+        "name",
+        "no",
+        "number",
+        "id",
+        "code",
+        "type",
+    )
+)
+"""Words after which a header still means its first word: `repair notes` is a repair, `machine failure` no machine."""

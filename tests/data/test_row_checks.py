@@ -120,6 +120,11 @@ HEADERS = {
         "phenomenon": "OriginalShorttext",
         "date": "BscStartDate",
     },
+    "Machine_failure,Repair notes,MachineType": {
+        "device_model": "MachineType",
+        "phenomenon": "Machine_failure",
+        "repair": "Repair notes",
+    },
     "colour,weight": {},
 }
 

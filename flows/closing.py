@@ -47,9 +47,9 @@ def lost_files(workspace: Workspace, state: RunState) -> list[str]:
         for name, digest in needed.items()
         if not (workspace.folder / name).is_file() or sha256_file(workspace.folder / name) != digest
     ]
-    if state.gate is not None and state.gate.decision is None:
-        gate = state.gate
-        lost += gatefiles.changed_files(workspace.folder, gate.name, gate.round, gate.digest) if not lost else []
+    if state.gate is not None and not state.gate.closed and not lost:
+        gate, edited = state.gate, bool(state.gate.amendments)
+        lost += gatefiles.changed_files(workspace.folder, gate.name, gate.round, gate.digest, amended=edited)
     return sorted(lost)
 
 

@@ -88,10 +88,7 @@ def decide(
     _once(policy, gate, decision)
     check(policy, decision, standing(policy, state, gate, ledger.now(), rework_stage))
     if edits:
-        proposal, values = edited(load_proposal(run_dir, shown_proposal(state, gate)), edits, actor, comment)
-        proposal = guard(proposal) or proposal
-        stored = store_proposal(run_dir, proposal)
-        decision = decision.model_copy(update={"edits": values, "edited_proposal": stored})
+        decision = _with_edits(decision, load_proposal(run_dir, shown_proposal(state, gate)), run_dir, guard)
     if requests:
         target = rework_target(state, gate, rework_stage)
         proposal = load_proposal(run_dir, state.approved_proposal(target) or shown_proposal(state, gate, target))
@@ -113,6 +110,13 @@ def _decision(**fields: Any) -> Decision:
         return Decision(**fields)
     except ValidationError as error:
         raise DecisionRefused(f"this is no decision: {_first(error)}", "see `gatewright approve --help`") from error
+
+
+def _with_edits(decision: Decision, shown: Proposal, run_dir: Path, guard: Guard) -> Decision:
+    """The decision with its edits validated and guarded, and the digest of the edited proposal, which is stored."""
+    proposal, values = edited(shown, decision.edits, decision.actor, decision.comment)
+    stored = store_proposal(run_dir, guard(proposal) or proposal)
+    return decision.model_copy(update={"edits": values, "edited_proposal": stored})
 
 
 def _signed(policy: Policy, decision: Decision, sign: Sign) -> Decision:

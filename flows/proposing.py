@@ -11,7 +11,7 @@ from agents.proposer import MemoryFunction, ProposerContext
 from flows import gatefiles
 from flows.earlier import earlier_results
 from flows.ledger import Ledger
-from flows.reviewing import approved_proposals, evidence_of
+from flows.reviewing import approved_proposals, evidence_of, last_round
 from flows.state import RunState
 from flows.workspace import Workspace, live_spec
 from specs.credentials import without_secrets
@@ -65,7 +65,7 @@ def proposer_context(
     if "data" in evidence:
         folder = workspace.attempt("data", evidence["data"].attempt)
         lengths = json.loads((folder / "artifacts" / "summary.json").read_bytes())
-    last = state.proposals.get((gate, round - 1))
+    last = last_round(state, gate, round)
     approved = approved_proposals(workspace, state)
     sources, _problems = probe_sources(workspace.project_dir, spec)
     return ProposerContext(

@@ -91,7 +91,7 @@ def gate_facts(workspace: Workspace, ledger: Ledger) -> GateFacts:
     evidence = evidence_of(workspace, state)
     proposals = approved_proposals(workspace, state)
     sheet = proposals["data"].task_sheet if "data" in proposals else None
-    last = state.proposals[gate.name, gate.round] if gate.amendments else _last_round(state, gate)
+    last = state.proposals[gate.name, gate.round] if gate.amendments else last_round(state, gate.name, gate.round)
     return GateFacts(
         workspace=workspace,
         state=state,
@@ -105,13 +105,13 @@ def gate_facts(workspace: Workspace, ledger: Ledger) -> GateFacts:
     )
 
 
-def _last_round(state: RunState, gate: Gate) -> str | None:
-    """What the round before stood for at its end, a person's edits included."""
-    before = state.gates.get((gate.name, gate.round - 1))
+def last_round(state: RunState, gate: str, round: int) -> str | None:
+    """Digest of the proposal that the round before ended with, a person's edits included; None for the first."""
+    before = state.gates.get((gate, round - 1))
     edited = None
     if before is not None:
         edited = (before.decision.edited_proposal if before.decision else None) or before.edited_proposal
-    return edited or state.proposals.get((gate.name, gate.round - 1))
+    return edited or state.proposals.get((gate, round - 1))
 
 
 def evidence_of(workspace: Workspace, state: RunState) -> dict[str, Evidence]:

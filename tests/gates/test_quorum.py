@@ -12,12 +12,15 @@ import pytest
 
 from flows.audit import show, verify
 from flows.audit.history import read_history
+from flows.closing import lost_files
 from flows.expiring import expire_if_due
 from flows.gatefiles import gate_path, load_proposal, proposal_path
 from flows.ledger import Ledger
 from flows.releasing import decisions_of
+from flows.reviewing import last_round
 from flows.standing import waiting
 from flows.state import Rejected, RunStage, Wait
+from flows.workspace import Workspace
 from specs.errors import DecisionRefused, GuardRefused, PolicyRefused, Refused
 from specs.policy import Approver, GateSettings, Policy
 from tests.support.run_maker import RunMaker
@@ -111,6 +114,16 @@ def test_an_edit_that_too_few_others_could_confirm_is_refused_at_once(tmp_path: 
     maker.decide(actor="li", edits={"seed": "7"})
     message = refused(PolicyRefused, maker, actor="wang", edits={"seed": "8"}, expected_digest=maker.shown)
     assert "nobody could confirm an edit of wang" in message
+
+
+def test_a_rework_after_an_edit_starts_from_what_was_edited(tmp_path: Path):
+    maker = at_data(tmp_path, team(quorum=1))
+    edited = maker.decide(actor="li", edits={"seed": "7"}).payload["decision"]["edited_proposal"]
+    assert lost_files(Workspace(maker.project_dir, "r1"), maker.state) == []
+    maker.decide("rework", actor="wang", expected_digest=maker.shown)
+    assert last_round(maker.state, "data", 2) == edited
+    maker.until_gate("data")
+    assert faults(maker) == []
 
 
 def test_a_second_edit_builds_on_the_first_and_neither_editor_counts(tmp_path: Path):

@@ -19,7 +19,7 @@ from flows.audit.story import KEEP
 from flows.audit.unpacking import unpacked
 from specs.canonical import canonical_bytes, sha256_bytes
 from specs.errors import GatewrightError, InputError, VerificationFailed
-from tests.audit.test_tampering import (
+from tests.audit.catalogue import (
     ARTIFACTS,
     CATALOGUE,
     COLUMNS,
@@ -34,13 +34,9 @@ from tests.audit.test_tampering import (
     ROW,
     SHOWN,
     TERMINAL,
-    Target,
-    finished,
-    target,
 )
+from tests.audit.manipulations import Target
 from tests.support.run_maker import RunMaker
-
-__all__ = ["finished", "target"]  # fixtures
 
 HANDED = ("integrity", "what was handed over is whole")
 Entries = dict[str, bytes]

@@ -17,7 +17,8 @@ from specs.canonical import canonical_bytes
 from specs.decisions import signed_bytes
 from specs.errors import InputError
 from specs.policy import Approver, Policy
-from tests.audit.test_tampering import ALLOWED, NAMED, SIGNED, Target, decision, failed, rebuilt
+from tests.audit.catalogue import ALLOWED, NAMED, SIGNED
+from tests.audit.manipulations import Target, decision, failed, rebuilt
 from tests.support.run_maker import RunMaker
 
 HEAD = ("completeness", "the head equals the anchor")

@@ -160,20 +160,24 @@ def measure(line: list[str], work: Path) -> tuple[float, float]:
 def judge(records: list[Order], result: dict[str, Any]) -> dict[str, float]:
     """Copies found (removed, or listed for review), and records of their own that are gone altogether.
 
-    A group of copies may keep any one of its members; a group of which none is kept is lost.
+    A group of copies may keep any one of its members, not only the first; a group of which none is kept is lost.
     """
     kept = set(result["kept"])
     listed = {i for pair in result.get("review", []) for i in pair}
-    copies = [i for i, order in enumerate(records) if order.planted == "copy"]
-    alive = {records[i].group for i in kept}
+    groups: dict[int, list[int]] = {}
+    for i, order in enumerate(records):
+        groups.setdefault(order.group, []).append(i)
     variants = {order.group for order in records if order.planted == "variant"}
-    groups = {order.group for order in records}
+    lost = {group for group, members in groups.items() if kept.isdisjoint(members)}
+    copies = sum(len(members) - 1 for members in groups.values())
+    removed = sum(min(len(m) - 1, sum(i not in kept for i in m)) for m in groups.values())
+    found = sum(min(len(m) - 1, sum(i not in kept or i in listed for i in m)) for m in groups.values())
     return {
-        "copies": len(copies),
-        "copies_removed": sum(i not in kept for i in copies) / len(copies),
-        "copies_found": sum(i not in kept or i in listed for i in copies) / len(copies),
-        "variants_lost": len(variants - alive),
-        "other_records_lost": len(groups - variants - alive),
+        "copies": copies,
+        "copies_removed": removed / copies,
+        "copies_found": found / copies,
+        "variants_lost": len(variants & lost),
+        "other_records_lost": len(lost - variants),
         "review_pairs": len(result.get("review", [])),
     }
 

@@ -55,7 +55,7 @@ def write_artifacts(
     _write_frames(folder / "samples.parquet", SAMPLES, _samples(prepared))
     _write_frames(folder / "row_ledger.parquet", ROW_LEDGER, ledger.iter_slices(ROWS_AT_ONCE))
     _write_frames(folder / "review_pairs.parquet", REVIEW_PAIRS, prepared.review.iter_slices(ROWS_AT_ONCE))
-    _write_frames(folder / "quarantine.parquet", QUARANTINE, [_quarantine(shards, prepared)])
+    _write_frames(folder / "quarantine.parquet", QUARANTINE, [_quarantine(shards, prepared, ledger)])
     write_table(
         folder / "paragraphs.parquet",
         PARAGRAPHS,
@@ -157,7 +157,7 @@ def fates(shards: Shards, prepared: Prepared) -> pl.DataFrame:
     return ledger.sort("source", before, number)
 
 
-def _quarantine(shards: Shards, prepared: Prepared) -> pl.DataFrame:
+def _quarantine(shards: Shards, prepared: Prepared, ledger: pl.DataFrame) -> pl.DataFrame:
     """The quarantined units with their text as it was read."""
     names = QUARANTINE.names
     unusable = np.flatnonzero((prepared.rows["unusable"] != "").to_numpy())
@@ -168,6 +168,11 @@ def _quarantine(shards: Shards, prepared: Prepared) -> pl.DataFrame:
     ]
     if not frames:
         return pl.DataFrame(schema=dict.fromkeys(names, pl.String))
-    found = pl.concat(frames)
+    place = ["source", "location"]
+    found = (
+        pl.concat(frames)
+        .join(ledger.filter(fate="quarantined"), on=place, how="semi")
+        .unique(place, keep="first", maintain_order=True)
+    )
     number = pl.col("location").str.extract(r"#(\d+)$").cast(pl.Int64)
     return found.sort("source", pl.col("location").str.replace(r"#\d+$", ""), number, maintain_order=True)

@@ -1,9 +1,10 @@
 """Every text near one of a few held-out texts, without exception: an exact join by prefixes and bitmaps. Pure.
 
-A text with n shingles that shares the Jaccard similarity t with another has one of its n - ceil(t n) + 1 rarest
-shingles in common with as many of the other's (prefix filter; Chaudhuri, Ganti, Kaushik 2006). Of the pairs that are
-left, those whose parity bitmaps differ in more bits than t allows elements to differ are out; the rest is compared.
-No sketch takes part: what MinHash missed is found here.
+Two texts that share at least o shingles have the first l of these in common among their first n - o + l shingles in
+any order of all shingles (prefix filter; Chaudhuri, Ganti, Kaushik 2006, for l = 1; Wang, Li, Feng 2012, for more).
+Rarest first, few texts share as many by chance. Of the pairs that are left, those whose parity bitmaps differ in more
+bits than the threshold allows elements to differ are out; the rest is compared. No sketch takes part: what MinHash
+missed is found here.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from tasks.data.shingles import I64, U64, ShingleSets, jaccard, offsets_of, rang
 WORDS = 4
 """64-bit words of a bitmap."""
 _EPSILON = 1e-9
-_PAIRS_AT_ONCE = 1 << 20
+SHARED = 16
+"""Shingles that two texts must share in their prefixes: more make longer prefixes, of less rare shingles."""
+_COUNTERS = 1 << 21
+"""Pairs that are counted at once."""
 
 
 class NearIndex:
@@ -34,9 +38,13 @@ class NearIndex:
         self._offsets = offsets_of(np.bincount(ranks[wanted], minlength=len(counts)))
         self._bitmaps = bitmaps(texts)
 
+    def _least(self, sizes: I64) -> I64:
+        """Shingles that a similar text shares at least with one of so many."""
+        least: I64 = np.ceil(self.threshold * sizes - _EPSILON).astype(np.int64)
+        return least
+
     def _prefix(self, sizes: I64) -> I64:
-        wanted: I64 = sizes - np.ceil(self.threshold * sizes - _EPSILON).astype(np.int64) + 1
-        return wanted
+        return sizes - self._least(sizes) + SHARED
 
     def _ordered(self, sets: ShingleSets) -> tuple[I64, I64, I64]:
         """(row, rank, position in the row) of the shingles that the vocabulary has, rarest first within a row.
@@ -61,18 +69,18 @@ class NearIndex:
         wanted = position < self._prefix(sets.sizes())[row]
         row, rank = row[wanted], rank[wanted]
         count = self._offsets[rank + 1] - self._offsets[rank]
-        ends = np.cumsum(count)
+        needed = np.minimum(SHARED, self._least(sets.sizes()))
         mine = bitmaps(sets)
-        found: list[I64] = []
-        start = 0
-        while start < len(row):
-            stop = max(start + 1, int(np.searchsorted(ends, (ends[start - 1] if start else 0) + _PAIRS_AT_ONCE)))
-            part = slice(start, stop)
-            sought = self._posted[ranges(self._offsets[rank[part]], count[part])]
-            pairs = np.unique(sought * len(sets) + np.repeat(row[part], count[part]))
-            found.append(self._compared(pairs, sets, mine))
-            start = stop
-        pairs = np.unique(np.concatenate(found)) if found else np.zeros(0, np.int64)
+        found = [np.zeros(0, np.int64)]
+        step = max(1, _COUNTERS // max(1, len(self.texts)))
+        for first in range(0, len(sets), step):
+            low, high = np.searchsorted(row, [first, first + step])
+            sought = self._posted[ranges(self._offsets[rank[low:high]], count[low:high])]
+            pair = np.repeat(row[low:high] - first, count[low:high]) * len(self.texts) + sought
+            shared = np.bincount(pair, minlength=step * len(self.texts)).reshape(step, -1)
+            b, a = np.nonzero(shared[: len(sets) - first] >= needed[first : first + step, None])
+            found.append(self._compared(a * len(sets) + b + first, sets, mine))
+        pairs = np.sort(np.concatenate(found))
         return pairs // max(1, len(sets)), pairs % max(1, len(sets))
 
     def _compared(self, pairs: I64, sets: ShingleSets, mine: U64) -> I64:

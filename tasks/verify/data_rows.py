@@ -3,40 +3,42 @@
 from __future__ import annotations
 
 import json
+from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 
 from specs.privacy import PLACEHOLDERS
 from tasks.verify import data_raw as raw
 from tasks.verify.data_sensors import sensor_faults
+from tasks.verify.parquet_rows import Keys, ParquetRows, difference, key_of, keys_of, place_of
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """A Parquet file as a list of rows."""
+    """A Parquet file as a list of rows, for files that stay small."""
     rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
     return rows
 
 
 class RawFiles:
-    """The raw files of a project beside the artifacts of an attempt."""
+    """The raw files of a project beside the artifacts of an attempt. `ledger` and `samples` are read by every loop."""
 
     def __init__(self, artifacts: Path, context: Mapping[str, Any]) -> None:
         self.spec = context["spec"]
         self.project_dir = Path(context["project_dir"])
-        self.ledger = read_rows(artifacts / "row_ledger.parquet")
-        self.samples = read_rows(artifacts / "samples.parquet")
+        self.ledger = ParquetRows(artifacts / "row_ledger.parquet")
+        self.samples = ParquetRows(artifacts / "samples.parquet")
+        self.quarantine = ParquetRows(artifacts / "quarantine.parquet")
         self.paragraphs = read_rows(artifacts / "paragraphs.parquet")
         self.windows = read_rows(artifacts / "windows.parquet")
         masked = artifacts / "masked.parquet"
         self.masked = read_rows(masked) if masked.is_file() else []
-        self.quarantine = read_rows(artifacts / "quarantine.parquet")
         decoding = json.loads((artifacts / "decoding.json").read_bytes())["files"]
         self.decoding: dict[tuple[str, str], dict[str, Any]] = {(d["source"], d["sheet"]): d for d in decoding}
-        self._tables: raw.Rows | None = None
 
     def files(self, *kinds: str) -> Iterator[tuple[str, Path, Mapping[str, Any]]]:
         """(name, path, source of the spec) of every raw file of the kinds."""
@@ -53,39 +55,26 @@ class RawFiles:
         """The kind of source that a file belongs to."""
         return next((str(s["kind"]) for n, _, s in self.files(*raw.DOCUMENT_KINDS) if n == name), "")
 
-    def tables(self) -> raw.Rows:
-        """Every raw row of every table."""
-        if self._tables is None:
-            self._tables = {}
-            for name, path, source in self.files(*raw.TABLE_KINDS):
-                self._tables.update(raw.table_rows(name, path, source, self.encoding(name)))
-        return self._tables
-
-    def texts(self) -> raw.Rows:
-        """The text of every unit that can be merged: table rows, paragraphs, instruction records are left out."""
-        documents = {(p["source"], p["location"]): {"text": p["text"]} for p in self.paragraphs}
-        return {**self.tables(), **documents}
-
-
-def expected_units(files: RawFiles) -> Counter[tuple[str, str]]:
-    """Every unit that must have a fate: counted in the raw files; paragraphs and windows as they were cut."""
-    expected = Counter(files.tables().keys())
-    expected.update((p["source"], p["location"]) for p in files.paragraphs)
-    expected.update({(w["source"], w["location"]) for w in files.windows})
-    for name, path, _ in files.files("instructions"):
-        expected.update((name, location) for location in raw.record_locations(path, files.encoding(name)))
-    expected.update(
-        (r["source"], r["location"]) for r in files.ledger if str(r["location"]).startswith("row#")
-    )  # rows of sensor logs that are in no window: checked against the file by `sensor_faults`
-    return expected
+    def expected_units(self, tables: Keys) -> Keys:
+        """Every unit that must have a fate: counted in the raw files; paragraphs and windows as they were cut."""
+        units = [place_of(p["source"], p["location"]) for p in self.paragraphs]
+        units += [place_of(source, at) for source, at in {(w["source"], w["location"]) for w in self.windows}]
+        for name, path, _ in self.files("instructions"):
+            units += [place_of(name, location) for location in raw.record_locations(path, self.encoding(name))]
+        units += [
+            place_of(row["source"], row["location"])
+            for batch in self.ledger.batches(["source", "location"])
+            for row in batch
+            if row["location"].startswith("row#")
+        ]  # rows of sensor logs that are in no window: checked against the file by `sensor_faults`
+        return np.concatenate([tables, keys_of(units)])
 
 
-def rows_unaccounted(files: RawFiles) -> int:
+def rows_unaccounted(files: RawFiles, expected: Keys) -> int:
     """Units without exactly one fate, fates without a unit, and fates that do not hold together."""
-    expected = expected_units(files)
-    found = Counter((row["source"], row["location"]) for row in files.ledger)
-    wrong = (expected - found).total() + (found - expected).total()
-    return wrong + _broken_fates(files) + _holes(files) + sensor_faults(files) + _swallowed(files)
+    wrong, found = _broken_fates(files)
+    wrong += difference(expected, found)
+    return wrong + _holes(files) + sensor_faults(files) + _swallowed(files)
 
 
 def _swallowed(files: RawFiles) -> int:
@@ -94,21 +83,34 @@ def _swallowed(files: RawFiles) -> int:
     return sum(raw.swallowed_lines(name, path, files.encoding(name)) for name, path, _ in tables)
 
 
-def _broken_fates(files: RawFiles) -> int:
-    """Kept without a sample, merged into what is not kept, quarantined without its original, unknown fates."""
-    fate = {(r["source"], r["location"]): r["fate"] for r in files.ledger}
-    originals = Counter((q["source"], q["location"]) for q in files.quarantine)
-    quarantined = Counter(key for key, name in fate.items() if name == "quarantined")
-    wrong = (originals - quarantined).total() + (quarantined - originals).total()
-    for row in files.ledger:
-        if row["fate"] == "kept":
-            wrong += not row["sample_ids"]
-        elif row["fate"] == "merged":
-            target = tuple(str(row["merged_into"]).rpartition("|")[::2])
-            wrong += fate.get((target[0], target[1])) != "kept"
-        else:
-            wrong += row["fate"] not in ("quarantined", "out_of_scope") or not row["reason"]
-    return wrong
+def _broken_fates(files: RawFiles) -> tuple[int, Keys]:
+    """(fates that do not hold, the units that have one).
+
+    Kept without a sample, merged into what is not kept, quarantined without its original, unknown fates.
+    """
+    wrong = 0
+    place, kept, quarantined, targets = array("Q"), array("Q"), array("Q"), array("Q")
+    for batch in files.ledger.batches():
+        for row in batch:
+            key = place_of(row["source"], row["location"])
+            place.append(key)
+            if row["fate"] == "kept":
+                kept.append(key)
+                wrong += not row["sample_ids"]
+            elif row["fate"] == "merged":
+                targets.append(key_of(str(row["merged_into"])))
+            else:
+                wrong += row["fate"] not in ("quarantined", "out_of_scope") or not row["reason"]
+            if row["fate"] == "quarantined":
+                quarantined.append(key)
+    originals = keys_of(
+        place_of(q["source"], q["location"])
+        for batch in files.quarantine.batches(["source", "location"])
+        for q in batch
+    )
+    wrong += difference(originals, np.unique(keys_of(quarantined)))
+    wrong += int((~np.isin(keys_of(targets), keys_of(kept))).sum())
+    return wrong, keys_of(place)
 
 
 def _holes(files: RawFiles) -> int:
@@ -127,8 +129,8 @@ def _holes(files: RawFiles) -> int:
 
 
 def characters_unexplained(files: RawFiles) -> int:
-    """Characters that were in a raw file and are nowhere, or that decoding replaced or made up."""
-    lost = sum(str(s["text"]).count("\ufffd") for s in files.samples)
+    """Characters that were in a raw file and are nowhere."""
+    lost = 0
     for name, path, source in files.files(*raw.TABLE_KINDS, "sensor_logs"):
         entries = [d for (n, _), d in files.decoding.items() if n == name]
         if not entries:
@@ -171,10 +173,10 @@ def _document_lost(files: RawFiles, name: str, path: Path) -> int:
     if not _encoding_right(name, path, encoding):
         lost += held.total()
     texts: dict[str, Counter[str]] = defaultdict(Counter)
-    for s in files.samples:
-        if s["source"] == name:
-            texts[s["location"]].update(raw.visible_characters(f"{s['prompt']}{s['answer']}"))
-    kept = {r["location"] for r in files.ledger if r["source"] == name and r["fate"] == "kept" and not r["cut_tokens"]}
+    for s in files.samples.where("source", name):
+        texts[s["location"]].update(raw.visible_characters(f"{s['prompt']}{s['answer']}"))
+    rows = files.ledger.where("source", name)
+    kept = {r["location"] for r in rows if r["fate"] == "kept" and not r["cut_tokens"]}
     for p in mine:
         if p["location"] in kept and files.kind_of(name) == "manuals":
             lost += (raw.visible_characters(p["text"]) - texts[p["location"]]).total()

@@ -52,6 +52,6 @@ def test_by_time_nothing_held_out_is_older_than_what_is_trained(items, data):
 
 
 def test_the_cap_on_held_out_samples_holds():
-    assert held_out_target(1_000_000, 0.1, 10_000) == 10_000
+    assert held_out_target(1_000_000, 0.1, 5_000) == 5_000
     assert held_out_target(1_000_000, 0.1, None) == 100_000
-    assert held_out_target(50, 0.1, 10_000) == 5
+    assert held_out_target(50, 0.1, 5_000) == 5

@@ -1,0 +1,56 @@
+"""Held-out samples that are near a training sample, over all pairs: nothing is sampled, sketched or left out.
+
+Texts are compared by their sets of grams. How many grams two texts share is at most the product of how many grams
+each has in every one of some buckets, summed over the buckets: a matrix product says for a few thousand texts at once
+which pairs can reach the threshold at all, and these few are compared as sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tasks.verify.data_texts import THRESHOLD, grams
+
+Counts = npt.NDArray[np.float32]
+BUCKETS_PER_GRAM = 3
+"""More buckets let fewer pairs through, and cost more for each."""
+ROWS_AT_ONCE = 1024
+
+
+class HeldOut:
+    """The held-out texts in one view of them; `near` holds the indices of those that a training text came near to."""
+
+    def __init__(self, texts: Sequence[str], threshold: float = THRESHOLD) -> None:
+        self.threshold = threshold
+        self.sets = [grams(text) for text in texts]
+        self.sizes = np.asarray([len(s) for s in self.sets], np.float64)
+        usual = float(np.median(self.sizes)) if texts else 1.0
+        self.buckets = 1 << max(6, int(np.ceil(np.log2(BUCKETS_PER_GRAM * usual + 1))))
+        self.counts = self._counts(self.sets)
+        self.near: set[int] = set()
+
+    def _counts(self, sets: Sequence[set[str]]) -> Counts:
+        sizes = np.asarray([len(s) for s in sets], np.int64)
+        bucket = np.fromiter((hash(gram) for s in sets for gram in s), np.int64, int(sizes.sum())) % self.buckets
+        place = np.repeat(np.arange(len(sets)), sizes) * self.buckets + bucket
+        return np.bincount(place, minlength=len(sets) * self.buckets).reshape(len(sets), -1).astype(np.float32)
+
+    def compare(self, texts: Sequence[str]) -> None:
+        """Compare training texts with every held-out text."""
+        if not self.sets:
+            return
+        for at in range(0, len(texts), ROWS_AT_ONCE):
+            sets = [grams(text) for text in texts[at : at + ROWS_AT_ONCE]]
+            sizes = np.asarray([len(s) for s in sets], np.float64)
+            at_most = self.counts @ self._counts(sets).T
+            needed = self.threshold / (1 + self.threshold) * (self.sizes[:, None] + sizes[None, :])
+            for i, j in zip(*np.nonzero(at_most >= needed - 1e-3), strict=True):
+                if int(i) not in self.near and self._similar(self.sets[i], sets[j]):
+                    self.near.add(int(i))
+
+    def _similar(self, a: set[str], b: set[str]) -> bool:
+        both = len(a & b)
+        return both / (len(a) + len(b) - both) >= self.threshold

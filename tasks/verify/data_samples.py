@@ -1,0 +1,174 @@
+"""Everything that is asked of each finished sample, in one pass over the samples."""
+
+from __future__ import annotations
+
+import statistics
+from array import array
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tasks.prompts import Encoded, PromptTemplate
+from tasks.verify import data_texts as texts
+from tasks.verify import personal
+from tasks.verify.data_leaks import HeldOut
+from tasks.verify.parquet_rows import Keys, ParquetRows, key_of, keys_of, place_of
+
+REQUIRED = {
+    "work_order": ("phenomenon", "repair", "prompt", "answer"),
+    "fault_code": ("fault_type", "phenomenon", "prompt", "answer"),
+    "note": ("answer",),
+    "manual": ("answer",),
+    "sensor": ("fault_type", "phenomenon", "repair", "prompt", "answer"),
+    "instruction": ("prompt", "answer"),
+}
+VIEWS = (texts.content, texts.question_and_answer)
+Sample = Mapping[str, Any]
+Value = float | tuple[float | None, str]
+
+
+@dataclass(slots=True)
+class Census:
+    """What one pass over the samples counts; numbers per sample are packed, eight bytes each."""
+
+    train: int = 0
+    held_out: int = 0
+    answer_tokens_cut: int = 0
+    not_trainable: int = 0
+    valid: int = 0
+    personal: int = 0
+    placeholders: int = 0
+    replacement_characters: int = 0
+    fault_types: Counter[str] = field(default_factory=Counter)
+    trained_types: Counter[str] = field(default_factory=Counter)
+    lengths: array[int] = field(default_factory=lambda: array("q"))
+    buckets: array[int] = field(default_factory=lambda: array("q"))
+    manual_lengths: array[int] = field(default_factory=lambda: array("q"))
+    ids: array[int] = field(default_factory=lambda: array("Q"))
+    places: array[int] = field(default_factory=lambda: array("Q"))
+    said: array[int] = field(default_factory=lambda: array("Q"))
+    trained: array[int] = field(default_factory=lambda: array("Q"))
+    sought: list[tuple[int, int]] = field(default_factory=list)
+    near: set[int] = field(default_factory=set)
+
+    @property
+    def samples(self) -> int:
+        """All samples."""
+        return len(self.ids)
+
+    def exact_duplicates_left(self) -> int:
+        """Samples that say to the letter what another says."""
+        return self.samples - len(np.unique(keys_of(self.said)))
+
+    def exact_leaks(self) -> int:
+        """Held-out samples that say or ask to the letter what a training sample does."""
+        trained = np.unique(keys_of(self.trained))
+        sought = np.asarray(self.sought, np.uint64).reshape(-1, 2)
+        return int(np.isin(sought, trained).any(axis=1).sum())
+
+    def smallest_fault_type(self) -> Value:
+        """Training samples of the rarest fault type."""
+        types = self.fault_types
+        return min(self.trained_types[t] for t in types) if types else (None, "no sample has a fault type")
+
+    def paragraph_spread(self) -> Value:
+        """Standard deviation over mean of the lengths of manual paragraphs."""
+        if len(self.manual_lengths) < 2:
+            return 0.0, "fewer than two manual paragraphs"
+        return statistics.pstdev(self.manual_lengths) / statistics.fmean(self.manual_lengths)
+
+    def padding(self) -> Value:
+        """Share of padding when every sample is as long as the longest of its bucket."""
+        lengths, buckets = np.asarray(self.lengths), np.asarray(self.buckets)
+        if not len(lengths):
+            return None, "there is no sample"
+        longest = np.zeros(int(buckets.max()) + 1, np.int64)
+        np.maximum.at(longest, buckets, lengths)
+        padded = int(longest[buckets].sum())
+        return (padded - int(lengths.sum())) / padded
+
+    def provenance(self) -> tuple[Keys, Keys]:
+        """(ids, places) of the samples."""
+        return keys_of(self.ids), keys_of(self.places)
+
+
+def take_census(samples: ParquetRows, template: PromptTemplate, allowed: Sequence[str]) -> Census:
+    """Look at every sample once, and at the held-out ones before, because all others are compared with them."""
+    held_out = samples.where("split", "eval")
+    near = [HeldOut([view(s) for s in held_out]) for view in VIEWS]
+    census = Census(sought=[tuple_of_keys(s) for s in held_out])
+    for batch in samples.batches():
+        _count(census, batch, template, allowed)
+        trained = [s for s in batch if s["split"] == "train"]
+        for view, index in zip(VIEWS, near, strict=True):
+            index.compare([view(s) for s in trained])
+    census.near = set().union(*(index.near for index in near))
+    return census
+
+
+def tuple_of_keys(sample: Sample) -> tuple[int, int]:
+    """The keys of what a sample says, and of its question with its answer."""
+    said, asked = (key_of(texts.fold(view(sample))) for view in VIEWS)
+    return said, asked
+
+
+def _count(census: Census, batch: Sequence[Sample], template: PromptTemplate, allowed: Sequence[str]) -> None:
+    encoded = template.encode_many([s["prompt"] for s in batch], [s["answer"] for s in batch])
+    census.personal += personal.in_samples(batch, allowed)
+    for sample, tokens in zip(batch, encoded, strict=True):
+        train = sample["split"] == "train"
+        census.train += train
+        census.held_out += sample["split"] == "eval"
+        census.answer_tokens_cut += answer_cut(sample, tokens, template)
+        census.not_trainable += not trainable(sample, tokens, template)
+        census.valid += valid(sample)
+        census.placeholders += personal.placeholders(f"{sample['prompt']}\n{sample['answer']}")
+        census.replacement_characters += str(sample["text"]).count("\ufffd")
+        if sample["fault_type"]:
+            census.fault_types[sample["fault_type"]] += 1
+            census.trained_types[sample["fault_type"]] += train
+        census.lengths.append(sample["n_tokens"])
+        census.buckets.append(sample["bucket"])
+        if sample["kind"] == "manual":
+            census.manual_lengths.append(sample["n_tokens"])
+        census.ids.append(key_of(sample["sample_id"]))
+        census.places.append(place_of(sample["source"], sample["location"]))
+        keys = tuple_of_keys(sample)
+        census.said.append(keys[0])
+        if train:
+            census.trained.extend(keys)
+
+
+def answer_cut(sample: Sample, tokens: Encoded, template: PromptTemplate) -> int:
+    """Answer tokens that the stored text or the stored length does not hold."""
+    missing = max(0, len(tokens.input_ids) - int(sample["n_tokens"]))
+    if str(sample["text"]).endswith(f"{sample['answer']}{template.end}"):
+        return missing
+    stored = str(sample["text"]).removesuffix(template.end)
+    kept = next((n for n in range(len(sample["answer"]), 0, -1) if stored.endswith(sample["answer"][:n])), 0)
+    cut = len(template.encode("", sample["answer"][kept:]).input_ids) - 1
+    return max(missing, cut, 1)
+
+
+def trainable(sample: Sample, tokens: Encoded, template: PromptTemplate) -> bool:
+    """An answer token and the end token are learnt, each special token stands once, and the text is as rendered."""
+    learnt = tokens.input_ids[tokens.trainable_from :]
+    end, begin = template.tokenizer.eos_token_id, template.tokenizer.bos_token_id
+    doubled = learnt[-2:] == [end, end] or (begin is not None and begin != end and tokens.input_ids[:2] == [begin] * 2)
+    rendered = template.text(sample["prompt"], sample["answer"])
+    return len(learnt) >= 2 and learnt[-1] == end and not doubled and rendered == sample["text"]
+
+
+def valid(sample: Sample) -> bool:
+    """Whether every field that its kind needs is filled, and its place is one."""
+    required = REQUIRED.get(sample["kind"])
+    return (
+        required is not None
+        and all(str(sample[name]).strip() for name in required)
+        and sample["split"] in ("train", "eval")
+        and "#" in sample["location"]
+        and sample["location"].rpartition("#")[2].isdigit()
+    )

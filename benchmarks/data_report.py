@@ -14,7 +14,6 @@ import json
 import shutil
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -103,7 +102,7 @@ CASES = (
             },
         ],
         "The table has one text per order, mapped to both phenomenon and repair: enough to count fates, not enough to "
-        "train on. Its quotes are escaped by backslashes.",
+        "train on. Its quotes are escaped by backslashes. Equal texts of two machines are no duplicates of each other.",
         not_read={
             "vocab-excavators2018sexton-1g.csv": "a word list of another program, no maintenance records",
         },
@@ -153,7 +152,6 @@ class Outcome:
     case: Case
     prepared: str = ""
     refused: str = ""
-    seconds: float = 0.0
     fates: dict[str, Counter[str]] = field(default_factory=dict)
     reasons: dict[str, Counter[tuple[str, str]]] = field(default_factory=dict)
     metrics: dict[str, Metric] = field(default_factory=dict)
@@ -190,13 +188,11 @@ def run_case(case: Case, data: Path, model: Path) -> Outcome:
             out_dir=out,
             checkpoints_dir=out / "checkpoints",
         )
-        start = time.perf_counter()
         try:
             outcome.notes = run(context, Quiet()).notes
         except GatewrightError as error:
             outcome.refused = f"{error.message}; way out: {error.hint}"
             return outcome
-        outcome.seconds = time.perf_counter() - start
         _read(outcome, out / "artifacts")
         outcome.metrics = metrics(out, {}, context.model_dump(mode="json"))
     return outcome
@@ -244,7 +240,7 @@ def _section(outcome: Outcome, data: Path) -> Iterator[str]:
         yield "Counted again by the verifier: " + "; ".join(
             f"{title} {_figure(outcome.metrics[name])}" for name, title in SHOWN if name in outcome.metrics
         )
-        yield f"\nThe stage took {outcome.seconds:.1f} s.\n"
+        yield ""
         for log in outcome.logs:
             yield (
                 f"- {log['source']}: {log['windows']:,} windows of {log['readings'] // log['windows']:,} readings, "

@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from agents.extraction import extraction_for
 from flows.workspace import Workspace, project_inputs
 from specs.canonical import canonical_bytes, sha256_bytes, sha256_file
 from specs.credentials import without_secrets
@@ -145,7 +146,8 @@ def run_attempt(
     if order.gate_document is not None:
         write_bytes(partial / "gate.json", order.gate_document)
     started = datetime.now(UTC)
-    result = run_function(stage)(context, progress)
+    with extraction_for(order.spec, stage):
+        result = run_function(stage)(context, progress)
     progress.start(f"{stage}: recompute metrics")
     metrics, verdicts = recompute(order.spec, stage, partial, order.inputs, context.model_dump(mode="json"))
     after = input_digests(order)

@@ -260,6 +260,9 @@ class Project(Strict):
         default_factory=list, description="what is never masked, such as a public service number"
     )
     split: Split = Field(Split(), description="how samples are held out; similar records stay on one side in any case")
+    extraction: Literal["rules", "llm"] = Field(
+        "rules", description="of phenomenon and repair from notes; llm: where the rules find none, agent.model is asked"
+    )
     hardware: Literal["auto"] | Hardware = Field(
         "auto", description="auto: of this machine; else the device to plan for"
     )
@@ -289,6 +292,12 @@ class Project(Strict):
             goal = Criterion(metric=self.objective.metric, op=">=", bound=self.objective.at_least)
             criteria = merge(criteria, [goal])
         return merge(criteria, [added.criterion() for added in self.acceptance.get(stage, [])])
+
+    @model_validator(mode="after")
+    def _extraction_has_a_model(self) -> Project:
+        if self.extraction == "llm" and not self.agent.model:
+            raise ValueError('extraction: llm needs agent.model; write agent: {proposer: llm, model: "openai:..."}')
+        return self
 
     @field_validator("acceptance", "stages", "caps")
     @classmethod

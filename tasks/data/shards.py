@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import json
 import shutil
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
@@ -24,6 +25,7 @@ from specs.base import Language
 from specs.canonical import digest
 from specs.files import write_bytes, write_json
 from specs.parameters import DataParameters
+from tasks.data.extraction import Asking
 from tasks.data.lengths import measure_many, unusable
 from tasks.data.merging import critical, hashes
 from tasks.data.privacy import Masker
@@ -63,6 +65,7 @@ class Recipe:
     template: PromptTemplate
     allowed: tuple[str, ...] = ()
     masks: bool = True
+    asks: bool = False
 
 
 class Shards:
@@ -71,6 +74,7 @@ class Shards:
     def __init__(self, folder: Path, recipe: Recipe) -> None:
         self.folder, self.recipe = folder, recipe
         self.masker = Masker(recipe.language, recipe.allowed)
+        self.asked: Counter[str] = Counter()
         self.counts: list[int] = []
         self.made = 0
         self.reused = 0
@@ -99,8 +103,19 @@ class Shards:
         masker = Masker(self.recipe.language, self.recipe.allowed)
         if self.recipe.masks:
             drafts = [masker.draft(draft) for draft in drafts]
+        asking = Asking.current() if self.recipe.asks else None
+        if asking:
+            drafts = [asking.draft(draft) for draft in drafts]
         self._write(number, _table(drafts, self.recipe), _fates(fates))
-        write_json(path, {"held": held, "rows": len(drafts), "masked": masker.rows()})
+        write_json(
+            path,
+            {
+                "held": held,
+                "rows": len(drafts),
+                "masked": masker.rows(),
+                "asked": dict(asking.counts) if asking else {},
+            },
+        )
 
     def _write(self, number: int, rows: pa.Table, fates: pa.Table) -> None:
         for kind, table in (("rows", rows), ("fates", fates)):
@@ -114,6 +129,7 @@ class Shards:
             key = (row["source"], row["location"], row["place"], row["kind"])
             self.masker.items[key] += row["items"]
             self.masker.characters[key] += row["characters"]
+        self.asked.update(described.get("asked", {}))
 
     def _path(self, number: int, kind: str) -> Path:
         return self.folder / f"shard-{number:05d}.{kind}"

@@ -38,6 +38,7 @@ def run(context: StageContext, progress: Progress) -> StageResult:
         PromptTemplate.load(context.base_model),
         tuple(spec.personal_data_allowed),
         spec.personal_data == "mask",
+        spec.extraction == "llm",
     )
     shards = Shards(context.checkpoints_dir / f"shards-{_key(context)[:16]}", recipe)
     intake = read_sources(context.project_dir, spec, recipe.parameters, _counter(recipe.template), progress, shards.add)
@@ -50,6 +51,8 @@ def run(context: StageContext, progress: Progress) -> StageResult:
         raise InputError(
             f"none of {len(prepared.rows)} records became a sample", "check the column mapping in project.yaml"
         )
+    intake.counts.update(shards.asked)
+    intake.counts["plain_notes"] -= shards.asked["llm_structured"]
     progress.start("write artifacts")
     masker = shards.masker
     ledger = write_artifacts(context.artifacts, shards, intake, prepared, masker.rows())

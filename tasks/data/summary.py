@@ -32,6 +32,22 @@ _NOTES: dict[str, dict[Language, str]] = {
         "en": "fault codes with two contents, none of them usable: {n} ({names})",
         "zh": "内容互相矛盾、均不可用的故障码：{n}（{names}）",
     },
+    "llm_asked": {
+        "en": "notes in which the rules found no repair, shown to the language model: {n}",
+        "zh": "规则未识别出维修、交给语言模型的笔记：{n}",
+    },
+    "llm_structured": {
+        "en": "of these, notes whose answer stands in their own words and became phenomenon and repair: {n}",
+        "zh": "其中回答可在原文中找到、已拆分为现象与维修的笔记：{n}",
+    },
+    "llm_pieces_dropped": {
+        "en": "sentences and steps of the language model that the note does not say, dropped: {n}",
+        "zh": "原文中没有、已丢弃的语言模型语句：{n}",
+    },
+    "llm_without_answer": {
+        "en": "notes for which the language model gave no usable answer: {n}",
+        "zh": "语言模型没有给出可用回答的笔记：{n}",
+    },
     "unexplained_codes": {
         "en": "work orders with a fault code that no table explains: {n}",
         "zh": "故障码不在码表中的工单：{n}",

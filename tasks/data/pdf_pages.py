@@ -28,7 +28,10 @@ def read_pdf(file: SourceFile, ocr: bool = False) -> Document:
                 f"{file.name} has {len(opened)} pages, above the cap of {MAX_PDF_PAGES}", "split the file"
             )
         with pdfplumber.open(file.path) as tables:
-            pages = [_pdf_page(opened[i], tables.pages[i], document) for i in range(len(opened))]
+            pages = []
+            for i in range(len(opened)):
+                pages.append(_pdf_page(opened[i], tables.pages[i], document))
+                tables.pages[i].close()  # else the objects of every page stay in memory
         blank = [number for number, parts in enumerate(pages, start=1) if not parts]
         if ocr and blank:
             require_ocr(file.name)

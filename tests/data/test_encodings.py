@@ -102,6 +102,6 @@ def test_the_head_of_a_long_file_decides_and_the_whole_must_decode():
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.text(max_size=200), st.sampled_from(["", ',"', "\t"]))
+@given(st.text('ab,"\t\n \xa0\u2028\u3000轴\U00020000', max_size=200), st.sampled_from(["", ',"', "\t"]))
 def test_visible_characters_are_those_that_are_neither_space_nor_structure(text: str, besides: str):
     assert visible(text, besides) == sum(1 for c in text if not c.isspace() and c not in besides)

@@ -12,6 +12,7 @@ import pytest
 from specs.errors import SpecError
 from specs.loading import load_project, parse_project
 from tasks.check import CheckReport, check_project, with_proposals
+from tests.support.cli import called
 
 HEAD = "project: p\nlanguage: {language}\nbase_model: m\n{more}sources:\n"
 CHINESE = ["工单号,设备型号,故障现象,检查步骤,维修措施,故障代码", "1,VMC-850,主轴有异响,查皮带,换皮带,0042"]
@@ -139,3 +140,21 @@ def test_qlora_without_bitsandbytes_is_a_warning(tmp_path: Path, monkeypatch: py
     assert "gatewright[qlora]" in "".join(report(tmp_path).notes)
     monkeypatch.setattr("tasks.check.find_spec", lambda name: name)
     assert report(tmp_path).notes == []
+
+
+def test_the_command_shows_rows_and_warnings_and_proposes_where_columns_are_missing(tmp_path: Path):
+    table(tmp_path, ENGLISH)
+    write(tmp_path, MAPPED)
+    text = (tmp_path / "project.yaml").read_text().replace("base_model: m", "base_model: some-org/model")
+    (tmp_path / "project.yaml").write_text(text)
+    said = called("check", tmp_path, cwd=tmp_path)
+    assert said.code == 0
+    assert "phenomenon: spindle is loud | repair: replaced the belt" in said.out
+    assert "7 rows" in said.out
+    answer = called("check", tmp_path, "--json", cwd=tmp_path).json
+    assert answer["previews"][0]["rows"][0] == {"phenomenon": "spindle is loud", "repair": "replaced the belt"}
+    assert any("7 rows" in note for note in answer["notes"])
+    (tmp_path / "project.yaml").write_text(text.partition(", columns")[0] + "}\n")
+    refused = called("check", tmp_path, cwd=tmp_path)
+    assert refused.code == 2
+    assert 'columns: {device_model: "Machine", phenomenon: "Symptom", repair: "Action taken"' in refused.err

@@ -72,7 +72,8 @@ class Session:
             self._verify_inputs()
             rows = read_plan(self.job.plan)
             self.steps = group_steps(rows)
-        checkpoint = self._find_checkpoint()
+            checkpoint, passed = self.store.newest()  # reads every file of a checkpoint
+        self._begin(checkpoint, passed)
         with ends_at_once(self.stop, self.channel, NOTHING_LOST):
             template = PromptTemplate.load(self.job.base_model)
             feed = self._feed(rows, template)
@@ -108,9 +109,8 @@ class Session:
                 "put the old files back, or start a new run",
             )
 
-    def _find_checkpoint(self) -> Checkpoint | None:
-        """The checkpoint to go on from; the logbook is cut to it, and this session is written down."""
-        checkpoint, passed = self.store.newest()
+    def _begin(self, checkpoint: Checkpoint | None, passed: Sequence[Passed]) -> None:
+        """Go on from a checkpoint: the logbook is cut to it, and this session is written down."""
         damaged = [p for p in passed if p.name.isdecimal()]
         if checkpoint is None and damaged:
             raise ResumeRefused(
@@ -129,7 +129,6 @@ class Session:
         if self.counters["step"] < (self.job.judge_after_step or 0):
             (self.job.out / JUDGEMENT).unlink(missing_ok=True)  # it is made again when its step is reached again
         self._write_session(checkpoint, passed)
-        return checkpoint
 
     def _retrace(self) -> Retrace:
         """The steps that were trained after the checkpoint and are trained again; none that a roll back changes."""

@@ -25,7 +25,8 @@ ROOT = str(Path(__file__).resolve().parents[2])
 REGIONS: dict[str, tuple[tuple[str, str], ...]] = {
     "loading": (
         ("session.py", "_verify_inputs"),
-        ("session.py", "_find_checkpoint"),
+        ("checkpoints.py", "newest"),
+        ("session.py", "_begin"),
         ("session.py", "_feed"),
         ("session.py", "_model"),
         ("session.py", "_trainer"),

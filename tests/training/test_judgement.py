@@ -13,6 +13,7 @@ from tasks.data.batch_plan import plan_batches
 from tasks.prompts import Encoded
 from tasks.training.feed import Feed
 from tasks.training.judgement import MOST_JUDGED, choose_judged, judge, judge_step
+from tasks.training.launch import training_notes
 from tests.support.forked import train
 from tests.support.samples import small_training, training_samples
 
@@ -65,6 +66,26 @@ def test_it_is_made_after_the_first_of_several_epochs_or_a_share_of_the_steps_ne
     one = plan_batches(samples, small_training(epochs=1, max_steps=None))
     assert (judge_step(two, None), judge_step(two, 0.25), judge_step(two, 0.99)) == (4, 2, 7)
     assert (judge_step(one, None), judge_step(one, 0.5)) == (None, 2)
+
+
+@pytest.mark.parametrize(
+    ("language", "words"),
+    [
+        ("en", ["start 2: went on from step 4", "loss spikes: 1 steps noted", "early judgement: go on", "2 held-out"]),
+        ("zh", ["第 2 次启动：从第 4 步继续", "损失尖峰：1 步（仅记录）", "早期评判（第 7 步）：继续", "2 条留出样本"]),
+    ],
+)
+def test_what_happened_on_the_way_is_said_in_the_language_of_the_project(language, words, tmp_path):
+    sessions = [{"session": n, "from_step": 4 * (n - 1), "passed_over": []} for n in (1, 2)]
+    steps = [{"step": 1}, {"step": 2, "spike": "noted"}]
+    for name, lines in (("sessions.jsonl", sessions), ("metrics.jsonl", steps)):
+        (tmp_path / name).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    before = {f"s{n}": 2.0 for n in range(4)}
+    now = {i: 1.5 - n / 100 for n, i in enumerate(before)}
+    found = judge(before, now, step=7, epoch=1, bound=0.0, too_long=2)
+    (tmp_path / "judgement.json").write_text(found.model_dump_json())
+    notes = "\n".join(training_notes(tmp_path, language))
+    assert all(word in notes for word in words)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="training on Windows is by WSL2")

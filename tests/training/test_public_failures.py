@@ -10,8 +10,11 @@
 | alpaca-lora #72 | the adapter is not loaded, the loss starts over | adapter |
 | trl #3927, #3728 | nothing learnt, or the mask ineffective, and no error | masked |
 | trl #1230 | packed samples see each other | samples apart |
+| spd #677 | a stop asked for during an evaluation is not read | `test_kill_matrix.py`: SIGTERM |
 | datasets #7901 | a shuffle buffer loses rows on resume | order: the census counts every row |
 | several | NaN goes on; the end of an answer is never learnt; a lost optimizer state is made anew | nan, end, state |
+
+NaN: `test_finite.py`; optimizer state, half a checkpoint, retention: `test_resume.py`, `test_checkpoints.py`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.support import postgresql
+from tests.support import light_run, postgresql
 from tests.support.contest import contest, prepare
 
 
@@ -43,6 +43,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=20)
     chosen = parser.parse_args()
+    light_run.install()
     good = True
     if chosen.database != "postgresql":
         good &= races("SQLite", chosen.processes, chosen.rounds, lambda number: None)

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import polars as pl
@@ -29,10 +29,16 @@ from tests.support.cli import called
 PERSON = "Wáng Xiǎomíng 王小明"
 
 
+@pytest.fixture(autouse=True, scope="module")
+def light() -> Iterator[None]:
+    """Light stages in this process, and real ones for the tests of other files."""
+    with light_run.installed():
+        yield
+
+
 @pytest.fixture(scope="module")
 def finished_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A light project whose only run is finished."""
-    light_run.install()
     light_run.HOW["workers"] = False
     project = light_run.make_project(tmp_path_factory.mktemp("house") / "p")
     assert light_run.complete(project).ending == "finished"
@@ -115,7 +121,6 @@ def test_gc_leaves_young_files_pinned_checkpoints_and_links_outside_alone(projec
 
 
 def test_gc_leaves_a_run_alone_that_a_process_works_on(tmp_path: Path):
-    light_run.install()
     workspace = light_run.begin(light_run.make_project(tmp_path / "p"))
     left = write(workspace.folder / "01-data/001.partial-left-1/x.txt")
     ledger = ledger_of_run(workspace)
@@ -203,7 +208,6 @@ def test_verifiers_say_removed_on_request_where_it_was_and_damaged_where_it_was_
 
 
 def test_what_cannot_be_taken_back_is_said(tmp_path: Path):
-    light_run.install()
     workspace = light_run.begin(light_run.make_project(tmp_path / "p"))
     light_run.passage(workspace)
     light_run.decide(workspace, "reject", comment=f"{PERSON} says no")
@@ -245,7 +249,6 @@ def test_a_project_moves_to_another_place_and_its_audit_stays_green(project: Pat
 
 
 def test_an_open_run_goes_on_where_it_was_restored(tmp_path: Path):
-    light_run.install()
     workspace = light_run.begin(light_run.make_project(tmp_path / "p"))
     assert light_run.passage(workspace).ending == "waiting"
     assert called("backup", tmp_path / "b.tar", cwd=workspace.project_dir).code == 0

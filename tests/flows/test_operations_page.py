@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,13 @@ def commands(language: str) -> list[list[str]]:
     return [shlex.split(line)[1:] for block in blocks for line in block.splitlines() if line.startswith("gatewright ")]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def light() -> Iterator[None]:
+    """Light stages in this process, and real ones for the tests of other files."""
+    with light_run.installed():
+        yield
+
+
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A light project at its first gate, whose passages need no Prefect server."""
@@ -34,7 +42,6 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         passed = light_run.passage(workspace, take_over=session.take_over)
         session.ending, session.error = passed.ending, passed.error
 
-    light_run.install()
     monkeypatch.setattr(flows.starting, "pass_through", alone)
     project = light_run.make_project(tmp_path / "p")
     assert light_run.passage(light_run.begin(project)).ending == "waiting"

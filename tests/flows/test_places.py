@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,9 +21,10 @@ from tests.support.cli import called as gatewright
 
 
 @pytest.fixture(autouse=True, scope="module")
-def light() -> None:
-    """Light stages in this process."""
-    light_run.install()
+def light() -> Iterator[None]:
+    """Light stages in this process, and real ones for the tests of other files."""
+    with light_run.installed():
+        yield
 
 
 def at_first_gate(folder: Path, run: str = "r1", **more: str) -> Workspace:
@@ -32,7 +34,7 @@ def at_first_gate(folder: Path, run: str = "r1", **more: str) -> Workspace:
     return workspace
 
 
-@pytest.mark.parametrize("ledger", ["sqlite:///team/ledger.db", "sqlite:///../shared.db", "team/ledger.db"])
+@pytest.mark.parametrize("ledger", ["sqlite:///../shared.db", "team/ledger.db"])
 def test_a_relative_ledger_lies_relative_to_the_project_wherever_the_command_is_called(tmp_path, monkeypatch, ledger):
     project = tmp_path / "a" / "p"
     workspace = at_first_gate(project, ledger=ledger)

@@ -15,10 +15,16 @@ from tests.support.faults import Place
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forks of itself")
 
 
+@pytest.fixture(autouse=True, scope="module")
+def light() -> Iterator[None]:
+    """Light stages in this process, and real ones for the tests of other files."""
+    with light_run.installed():
+        yield
+
+
 @pytest.fixture(scope="module")
 def crashes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crashes]:
     """Light runs with SQLite."""
-    light_run.install()
     light_run.HOW["workers"] = False
     yield Crashes(tmp_path_factory.mktemp("crashes"))
     light_run.HOW["workers"] = True
@@ -33,18 +39,19 @@ def places(crashes: Crashes) -> list[Place]:
 def test_the_sites_that_matter_are_among_those_found(places: list[Place]):
     sites = {p.site for p in places}
     assert len(sites) > 60
-    for part in ("create_run", "take_lease", "propose", "open_gate", "record_decision", "publish_folder", "release"):
+    for part in ("create_run", "take_lease", "propose", "open_gate", "deciding.record", "publish_folder", "release"):
         assert any(part in site for site in sites), part
     assert {p.moment for p in places} == {"before", "inside", "after"}
 
 
 CHOSEN: dict[str, Callable[[Place], bool]] = {
-    "decision recorded, not told": lambda p: p.moment == "after" and "commit" in p.site and "record_decision" in p.site,
+    "decision recorded, not told": lambda p: (
+        p.moment == "after" and p.site.startswith("commit") and "deciding.record" in p.site
+    ),
     "stage renamed, not recorded": lambda p: (
         p.moment == "after" and p.site.startswith("rename") and "run_attempt" in p.site
     ),
     "gate half written": lambda p: p.moment == "inside" and "write_gate" in p.site and p.site.startswith("fsync"),
-    "release in the transaction": lambda p: p.moment == "inside" and "engine.release" in p.site and "trans" in p.site,
 }
 
 

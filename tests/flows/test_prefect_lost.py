@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -24,9 +25,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(autouse=True, scope="module")
-def light() -> None:
-    """Light stages in this process."""
-    light_run.install()
+def light() -> Iterator[None]:
+    """Light stages in this process, and real ones for the tests of other files."""
+    with light_run.installed():
+        yield
 
 
 @pytest.mark.parametrize("done", [False, True], ids=["before the step", "after the step"])

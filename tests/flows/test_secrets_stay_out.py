@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,13 @@ from tests.support.cli import called
 ROOT = Path(__file__).resolve().parents[2]
 IN_VARIABLE, IN_URL, IN_DATABASE = "sk-planted-in-a-variable", "planted-in-a-url", "planted-in-the-database-url"
 MORE = f"hub: {{mirror: 'https://someone:{IN_URL}@mirror.example'}}\n"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def light() -> Iterator[None]:
+    """Light stages in this process, and real ones for the tests of other files."""
+    with light_run.installed():
+        yield
 
 
 def leaks(*folders: Path) -> list[str]:
@@ -43,7 +51,6 @@ def fails_with_secrets(context: Any) -> None:
 
 
 def test_a_run_that_fails_and_one_that_ends_leave_no_planted_secret(tmp_path, monkeypatch):
-    light_run.install()
     monkeypatch.setenv("PLANTED_API_KEY", IN_VARIABLE)
     project = light_run.make_project(tmp_path / "p", more=MORE)
     workspace = light_run.begin(project)

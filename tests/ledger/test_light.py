@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -35,10 +36,16 @@ print(code, [m for m in heavy if m in sys.modules], file=sys.stderr)
 """
 
 
+@pytest.fixture(autouse=True, scope="module")
+def light() -> Iterator[None]:
+    """Light stages in this process, and real ones for the tests of other files."""
+    with light_run.installed():
+        yield
+
+
 @pytest.fixture(scope="module")
 def waiting(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project whose run waits at its first gate."""
-    light_run.install()
     workspace = light_run.begin(light_run.make_project(tmp_path_factory.mktemp("light") / "p"))
     assert light_run.passage(workspace).ending == "waiting"
     return workspace.project_dir

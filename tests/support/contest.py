@@ -39,8 +39,7 @@ class Result:
 
 
 def prepare(folder: Path, rounds: int, url: Callable[[int], str | None] = lambda number: None) -> list[Workspace]:
-    """Light projects at their first gate, which expires after a day."""
-    light_run.install()
+    """Light projects at their first gate, which expires after a day. The light parts must be in place."""
     found = []
     for number in range(rounds):
         name = f"p{number}"

@@ -7,7 +7,8 @@ one works in a real worker process), plots, report texts and what goes into the 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,18 +53,40 @@ def make_project(folder: Path, name: str = "light", ledger: str | None = None, m
 
 
 def install() -> None:
-    """Put the light parts in place, in this process."""
+    """Put the light parts in place, for as long as this process lives."""
     for name in STAGES:
-        DEFINITIONS[name] = DEFINITIONS[name].model_copy(
-            update={"run": f"{__name__}:stage", "metrics": f"{__name__}:metrics"}
-        )
-    flows.engine.make_proposer = lambda spec, memory: Proposer()  # type: ignore[assignment]
-    flows.engine.proposer_context = lambda *given: given[3:6]  # type: ignore[assignment]
-    flows.engine.model_of = flows.verifying.model_of = _model  # type: ignore[assignment]
-    tasks.plots.draw = lambda stage, folder, language: (folder / "plots" / "loss.svg").write_text("<svg/>")  # type: ignore[assignment]
-    agents.reporter.write_stage_report = _report  # type: ignore[assignment]
-    flows.releasing.build = _build  # type: ignore[assignment]
-    tasks.check.check_project = lambda loaded, with_model: tasks.check.CheckReport()
+        light = {"run": f"{__name__}:stage", "metrics": f"{__name__}:metrics"}
+        DEFINITIONS[name] = DEFINITIONS[name].model_copy(update=light)
+    for module, name, part in _parts():
+        setattr(module, name, part)
+
+
+@contextmanager
+def installed() -> Iterator[None]:
+    """The light parts in place, and the real ones again afterwards."""
+    definitions, real = dict(DEFINITIONS), [(module, name, getattr(module, name)) for module, name, _ in _parts()]
+    how = dict(HOW)
+    install()
+    try:
+        yield
+    finally:
+        DEFINITIONS.update(definitions)
+        HOW.update(how)
+        for module, name, part in real:
+            setattr(module, name, part)
+
+
+def _parts() -> list[tuple[Any, str, Any]]:
+    return [
+        (flows.engine, "make_proposer", lambda spec, memory: Proposer()),
+        (flows.engine, "proposer_context", lambda *given: given[3:6]),
+        (flows.engine, "model_of", _model),
+        (flows.verifying, "model_of", _model),
+        (tasks.plots, "draw", lambda stage, folder, language: (folder / "plots" / "loss.svg").write_text("<svg/>")),
+        (agents.reporter, "write_stage_report", _report),
+        (flows.releasing, "build", _build),
+        (tasks.check, "check_project", lambda loaded, with_model: tasks.check.CheckReport()),
+    ]
 
 
 class Proposer:

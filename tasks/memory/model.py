@@ -36,6 +36,7 @@ def configuration(settings: TraceSettings, depth: int | None = None) -> Any:
             f"transformers cannot read this configuration of type {kind}: {str(error).splitlines()[0]}",
             "check config.json; models that need code of their own are not loaded",
         ) from error
+    config = config.get_text_config(decoder=True)
     if depth is not None and depth != config.num_hidden_layers:
         for key in PER_LAYER_KEYS:
             if isinstance(getattr(config, key, None), list):
@@ -52,18 +53,14 @@ def _thinned(values: list[Any], depth: int) -> list[Any]:
 
 def build(settings: TraceSettings, depth: int | None = None) -> Any:
     """The model on the meta device, adapters attached, as the training worker sets it up."""
-    from transformers import AutoModelForCausalLM
-
     config = configuration(settings, depth)
-    loader: Any = AutoModelForCausalLM
-    attention = _attention(settings, config)
     weights: str = settings.weights
     if settings.quantised:
         weights = {"amp-fp16": "fp16", "fp32": "fp32"}.get(settings.compute, "bf16")
     try:
         with torch.device("meta"):
-            model: Any = loader.from_config(config, dtype=TORCH_DTYPE[weights], attn_implementation=attention)
-    except (ValueError, ImportError, AttributeError, TypeError, RuntimeError) as error:
+            model = _first_that_builds(config, TORCH_DTYPE[weights], _attentions(settings, config))
+    except (ValueError, ImportError, AttributeError, TypeError, RuntimeError, KeyError) as error:
         raise ModelError(
             f"no causal language model can be built from this configuration: {str(error).splitlines()[0]}",
             "the account needs the configuration of a text-generation model",
@@ -91,15 +88,30 @@ def build(settings: TraceSettings, depth: int | None = None) -> Any:
     return model
 
 
-def _attention(settings: TraceSettings, config: Any) -> str:
-    """Some architectures have no SDPA; the worker falls back to eager attention for them, and so does the trace."""
+def _first_that_builds(config: Any, dtype: torch.dtype, attentions: list[str]) -> Any:
+    """The model with the first attention that its code knows; classes with a table of their own know few names."""
+    from transformers import AutoModelForCausalLM
+
+    loader: Any = AutoModelForCausalLM
+    for attention in attentions[:-1]:
+        try:
+            return loader.from_config(config, dtype=dtype, attn_implementation=attention)
+        except KeyError:
+            continue
+    return loader.from_config(config, dtype=dtype, attn_implementation=attentions[-1])
+
+
+def _attentions(settings: TraceSettings, config: Any) -> list[str]:
+    """The attention that is asked for, then what the worker falls back to. Some architectures have no SDPA."""
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 
     kind: Any = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
+    found = ["sdpa", "eager"] if kind is None or bool(getattr(kind, "_supports_sdpa", True)) else ["eager"]
+    if settings.attention == "eager":
+        return ["eager"]
     if settings.attention == "flash" and getattr(kind, "_supports_flash_attn", True) and settings.device == "cuda":
-        return kernels.register(config.model_type, settings.generation)
-    has_sdpa = kind is None or bool(getattr(kind, "_supports_sdpa", True))
-    return "eager" if settings.attention == "eager" or not has_sdpa else "sdpa"
+        found.insert(0, kernels.register(config.model_type, settings.generation))
+    return found
 
 
 def attach(model: Any, settings: TraceSettings, device: str = "meta") -> Any:

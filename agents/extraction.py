@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from specs.project import Project
-from tasks.data.extraction import Extraction, Extractor, using
+
+if TYPE_CHECKING:
+    from tasks.data.extraction import Extraction, Extractor
 
 _TIMEOUT_S = 120.0
 _MAX_TOKENS = 1024
@@ -23,6 +25,8 @@ def extractor(spec: Project) -> Extractor:
     """Asks `agent.model` through LangChain. A failure, or an answer in another form, gives None, which is counted."""
     from langchain.chat_models import init_chat_model
     from langsmith.run_helpers import tracing_context
+
+    from tasks.data.extraction import Extraction
 
     settings: dict[str, Any] = {"timeout": _TIMEOUT_S, "max_retries": 2, "max_tokens": _MAX_TOKENS, "temperature": 0}
     if spec.agent.base_url:
@@ -49,5 +53,7 @@ def extraction_for(spec: Project, stage: str) -> Iterator[None]:
     if stage != "data" or spec.extraction != "llm":
         yield
         return
+    from tasks.data.extraction import using
+
     with using(extractor(spec)):
         yield

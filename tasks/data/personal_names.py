@@ -105,20 +105,25 @@ def names(text: str) -> Iterator[Found]:
     if any(hint in lower for hint in _HINTS_ENGLISH):
         for pattern in _ENGLISH:
             for match in pattern.finditer(text):
-                end = _end_of_person(match["name"])
+                end = _end_of_person(match["name"], titled=pattern is _MISTER)
                 if end:
                     yield Found("name", match.start("name"), match.start("name") + end)
 
 
-def _end_of_person(name: str) -> int:
-    """How many characters of a find are the name: up to the first word that is no name; 0 when the first is none."""
+def _end_of_person(name: str, titled: bool) -> int:
+    """How many characters of a find are the name: up to the first word that is no name; 0 when the first is none.
+
+    Behind a title, a first word that looks like a verb (`Mr. Mohammed`) is a name.
+    """
     end = 0
     for match in re.finditer(r"\S+", name):
-        if match.group().casefold() in words.NO_ENGLISH_NAMES or _is_past_tense(match.group()):
+        if match.group().casefold() in words.NO_ENGLISH_NAMES or (
+            _looks_like_a_verb(match.group()) and not (titled and end == 0)
+        ):
             break
         end = match.end()
     return end
 
 
-def _is_past_tense(word: str) -> bool:
-    return len(word) > 4 and word.endswith(("ed", "ing")) and word.casefold() not in ("alfred", "wilfred", "fleming")
+def _looks_like_a_verb(word: str) -> bool:
+    return len(word) > 4 and word.endswith(("ed", "ing")) and word.casefold() not in words.GIVEN_NAMES

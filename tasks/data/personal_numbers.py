@@ -202,7 +202,9 @@ def _plates(text: str) -> Iterator[Found]:
         if before and before in _WORD_BEFORE_PROVINCE.get(province, ""):
             continue
         body = re.sub(r"[\s·•.・]", "", match.group())[2:]
-        if _GOES_ON.match(text, end) or _named_identifier(text, start):
+        if _GOES_ON.match(text, end):
+            continue
+        if _named_identifier(text, start) and not re.search("[·•・]", match.group()):
             continue
         if sum(c.isdigit() for c in body) < 3:
             continue

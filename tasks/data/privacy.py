@@ -66,6 +66,12 @@ class Masker:
         return unit if text == unit.original else replace(unit, original=text)
 
     def _mask(self, unit: Unit, place: str, text: str, with_names: bool = True) -> str:
+        """The text with everything masked, also what can only be told apart once its neighbour is masked."""
+        while (masked := self._mask_once(unit, place, text, with_names)) != text:
+            text = masked
+        return text
+
+    def _mask_once(self, unit: Unit, place: str, text: str, with_names: bool) -> str:
         parts: list[str] = []
         at = 0
         for found in find(text, self.allowed):

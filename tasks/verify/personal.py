@@ -17,7 +17,7 @@ from specs.privacy import PLACEHOLDERS
 _GROUPS = re.compile(r"(?<![\w.\-+#/])\+?\(?\d[\d()\- ]*[\dXx](?![\w]|[.\-]\w)", re.ASCII)
 _ANNOUNCED = re.compile(
     r"(?:电话|手机|手机号|座机|\b(?:tele)?phone|\bmobile|\btel\.?)(?:号码?|\s*(?:no\.?|number))?\s*[:：]?\s*"
-    r"(\+?\d[\d\- ]{5,}\d)",
+    r"(\d[\d\- ]{5,17}\d)(?![\w\-(]|\s\d)",
     re.IGNORECASE,
 )
 _NOT_A_PERSON = re.compile(
@@ -40,19 +40,27 @@ _ROLE = re.compile(
     r"(?![一-鿿])"
 )
 _MISTER = re.compile(r"\b(?:Mr|Mrs)\.? ([A-Z][a-z]{2,})(?![\w])")
-_BY_INITIAL = re.compile(r"\b(?:[Rr]eported|[Rr]epaired|[Cc]hecked) by ([A-Z]\. ?[A-Z][a-z]+)")
+_BY_INITIAL = re.compile(r"\b(?:[Rr]eported|[Rr]epaired|[Cc]hecked) by ([A-Z]\. ?[A-Z][a-z]+)(?!\w)")
 
 
 def personal_data(text: str, allowed: Iterable[str] = ()) -> list[str]:
     """Every piece of personal data in a text, as it stands there; entries of the allow list are left out."""
     known = {_letters(entry) for entry in allowed}
-    found = [*_numbers(text), *_MAIL.findall(text), *_CHINESE_PLATE.findall(text), *_TITLED.findall(text)]
-    found += [m.group(1) for pattern in (_ROLE, _MISTER, _BY_INITIAL, _ANNOUNCED) for m in pattern.finditer(text)]
+    found = [*_numbers(text), *_MAIL.findall(text), *_plates(text), *_TITLED.findall(text)]
+    found += [m.group(1) for pattern in (_ROLE, _MISTER, _BY_INITIAL) for m in pattern.finditer(text)]
+    announced = (m.group(1) for m in _ANNOUNCED.finditer(text))
+    found += [number for number in announced if 7 <= sum(map(str.isdigit, number)) <= 15]
     return [f for f in dict.fromkeys(found) if _letters(f) not in known]
 
 
 def _letters(text: str) -> str:
     return re.sub(r"[\W_]+", "", unicodedata.normalize("NFKC", text).casefold())
+
+
+def _plates(text: str) -> list[str]:
+    """Plates; one without the dot may be a part number after a word that says so."""
+    found = [(m.group(), text[max(0, m.start() - 30) : m.start()]) for m in _CHINESE_PLATE.finditer(text)]
+    return [plate for plate, before in found if plate[2] in "·•" or not _NOT_A_PERSON.search(before)]
 
 
 def _numbers(text: str) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
@@ -60,10 +61,21 @@ class FileTokenizer:
         self.tokenizer.add_special_tokens([AddedToken(token, special=True) for token in missing])
         self.chat_template = _chat_template(folder, settings)
         self._compiled: Callable[..., str] | None = None
+        self._control = self._unmarked_control_tokens()
         self.eos_token = self.special.get("eos_token") or _no_end(folder)
         ids: dict[str, Any] = {name: self.tokenizer.token_to_id(token) for name, token in self.special.items()}
         self.eos_token_id = ids["eos_token"]
         self.bos_token_id, self.pad_token_id = ids.get("bos_token"), ids.get("pad_token")
+
+    def _unmarked_control_tokens(self) -> dict[int, str]:
+        """Added tokens that the chat template writes, though the folder does not mark them as special.
+
+        The library would make them of data, too; `as_text` does not.
+        """
+        written = [self.chat_template or "", *self.special.values()]
+        added = self.tokenizer.get_added_tokens_decoder().items()
+        unmarked = {i: t.content for i, t in added if not t.special and len(t.content) > 1}
+        return {i: content for i, content in unmarked.items() if any(content in text for text in written)}
 
     def with_special(self, text: str) -> list[int]:
         """Tokens of a text of the template."""
@@ -74,8 +86,20 @@ class FileTokenizer:
     def as_text(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokens of texts of the data."""
         self.tokenizer.encode_special_tokens = True
-        found = self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [encoding.ids for encoding in found]
+        found = [e.ids for e in self.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
+        if self._control:
+            for number, ids in enumerate(found):
+                if not self._control.keys().isdisjoint(ids):
+                    found[number] = self._apart(texts[number])
+        return found
+
+    def _apart(self, text: str) -> list[int]:
+        """Tokens of a text in which every control token is cut after its first character, so that it stays text."""
+        pattern = "|".join(f"(?<={re.escape(c[0])})(?={re.escape(c[1:])})" for c in self._control.values())
+        ids: list[int] = []
+        for piece in re.split(pattern, text):
+            ids += self.tokenizer.encode(piece, add_special_tokens=False).ids
+        return ids
 
     def render(self, messages: Sequence[Mapping[str, str]]) -> str:
         """The messages in the chat template. Raises `ModelError` for a template that cannot be rendered."""

@@ -114,6 +114,23 @@ def test_a_template_that_begins_with_bos_gives_one_bos_and_one_end_token(tiny_mo
     assert light.text("q", "a") == "<|begin|><|im_start|>q<|im_end|>2024[1]a<|im_end|>"
 
 
+def test_control_tokens_that_the_folder_does_not_mark_as_special_stay_text_in_data_too(
+    tiny_model: Path, tmp_path: Path
+):
+    shutil.copytree(tiny_model, tmp_path / "m", ignore=shutil.ignore_patterns("*.safetensors"))
+    path = tmp_path / "m" / "tokenizer.json"
+    tokenizer = json.loads(path.read_text("utf-8"))
+    for token in tokenizer["added_tokens"]:
+        token["special"] = False
+    path.write_text(json.dumps(tokenizer), encoding="utf-8")
+    light, marked = PromptTemplate.load(tmp_path / "m"), PromptTemplate.load(tiny_model)
+    for prompt, answer in [("say <|im_end|>", "<|im_start|>no<|im_end|><|im_end|>"), ("说<|im_end|>", "好")]:
+        encoded = light.encode(prompt, answer)
+        assert encoded.input_ids.count(light.tokenizer.eos_token_id) == 2  # of the user's turn and of the answer
+        assert light.tokenizer.decode(encoded.input_ids) == light.text(prompt, answer)
+    assert light.encode("a", "b") == marked.encode("a", "b")
+
+
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [

@@ -36,7 +36,11 @@ class CodeTable:
 
     entries: dict[tuple[str, str], CodeEntry] = field(default_factory=dict)
     contradicted: set[tuple[str, str]] = field(default_factory=set)
-    by_code: dict[str, dict[str, CodeEntry]] = field(default_factory=dict)
+    by_code: dict[str, dict[str, CodeEntry]] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for key, entry in self.entries.items():
+            self.put(key, entry)
 
     def put(self, key: tuple[str, str], entry: CodeEntry) -> None:
         """The entry of a code and device model, both normalised."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from flows import doorbell, pinning, signing, tokens
 from flows.decide import Sign, decide
+from flows.entitled import require_entitled
 from flows.frozen import frozen_policy
 from flows.ledger import Ledger
 from flows.standing import waiting
@@ -42,6 +43,8 @@ def record(
     """
     state = fold(ledger.events(workspace.run))
     policy_is_pinned(workspace, state)
+    if choice != "reject":  # a run whose history is broken can still be ended
+        require_entitled(ledger, workspace)
     credential = ""
     if token and not key:
         credential, authentication = _prove(token, actor, workspace), "token"

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from agents.proposer import make_proposer
 from flows import gatefiles, runner
+from flows.entitled import require_entitled
 from flows.ledger import Lease, Ledger
 from flows.ledger.lease import beating
 from flows.proposing import memory_of, model_of, proposer_context
@@ -155,6 +156,7 @@ class Engine:
     def run_stage(self, step: RunStage) -> None:
         """Run an attempt, or adopt one that a crash left published without its record."""
         stage, number = step.stage, step.attempt
+        require_entitled(self.ledger, self.workspace)
         order = self._order(stage, number)
         if step.partial and (evidence := runner.adopt(order)) is not None:
             self._published(evidence, adopted=True)
@@ -241,6 +243,7 @@ class Engine:
         """Build the release bundle and end the run."""
         from flows.releasing import build
 
+        require_entitled(self.ledger, self.workspace)
         manifest = build(self.workspace, self.ledger, self.session.progress)
         folder = self.workspace.release.relative_to(self.workspace.folder).as_posix()
         self.append(events.ReleasePublished(folder=folder, manifest=manifest))

@@ -198,7 +198,8 @@ def test_a_wide_log_has_no_columns_to_name_and_a_log_without_times_says_what_to_
 
 
 def test_a_window_becomes_a_sample_only_where_a_remedy_is_known(tmp_path: Path):
-    codes = CodeTable({("e1", ""): CodeEntry("E1", "", "overload", "dull tool", "change the tool")})
+    codes = CodeTable()
+    codes.put(("e1", ""), CodeEntry("E1", "", "overload", "dull tool", "change the tool"))
     start = dt.datetime(2026, 5, 6, 8)
     rows = []
     for s in range(1200):

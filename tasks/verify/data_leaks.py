@@ -36,7 +36,9 @@ class HeldOut:
         sizes = np.asarray([len(s) for s in sets], np.int64)
         bucket = np.fromiter((hash(gram) for s in sets for gram in s), np.int64, int(sizes.sum())) % self.buckets
         place = np.repeat(np.arange(len(sets)), sizes) * self.buckets + bucket
-        return np.bincount(place, minlength=len(sets) * self.buckets).reshape(len(sets), self.buckets).astype(np.float32)
+        return (
+            np.bincount(place, minlength=len(sets) * self.buckets).reshape(len(sets), self.buckets).astype(np.float32)
+        )
 
     def compare(self, texts: Sequence[str]) -> None:
         """Compare training texts with every held-out text."""

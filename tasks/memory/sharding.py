@@ -22,6 +22,7 @@ from tasks.memory.timeline import Place
 
 Parts = dict[str, float]
 """Bytes by resident."""
+BACKWARD = ("backward", "recompute")
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ class Rank:
         self.ranks = settings.gpus
         self.generation: Generation = settings.generation
         self.frozen_bytes = 0 if whole.trains_all else whole.weight_bytes - whole.trainable_bytes
+        self.accumulates = settings.gradient_accumulation > 1
         self.offloads_states = settings.offload != "none"
         self.offloads_weights = settings.offload == "all"
 
@@ -91,7 +93,7 @@ class Rank:
 
     def done(self, place: Place) -> int:
         """Layers whose backward pass is over at a place."""
-        if place.phase not in ("backward", "recompute") or place.layer is None:
+        if place.phase not in BACKWARD or place.layer is None:
             return 0
         index = place.layer if place.layer >= 0 else self.whole.layers + place.layer
         return self.whole.layers - 1 - index
@@ -129,8 +131,12 @@ class Fsdp(Rank):
             return {**found, "temporary": working, "gathered": 0.0}
         done = self.done(place)
         reduced = done * layer_gradients * grow / ranks
-        found["gradients"] = max(0.0, parts.get("gradients", 0.0) - done * layer_gradients)
-        found["gradients"] += 0.0 if self.offloads_weights else reduced
+        fresh = max(0.0, parts.get("gradients", 0.0) - done * layer_gradients)
+        if self.accumulates and place.phase != "evaluate":
+            # shards of earlier micro batches; what is fresh lies among the temporaries, what is outside of layers waits
+            reduced = whole.trainable_bytes * grow / ranks
+            fresh = float(whole.root_weight_bytes) if whole.trains_all and place.phase in BACKWARD else 0.0
+        found["gradients"] = fresh + (0.0 if self.offloads_weights else reduced)
         layer = whole.layer_weight_bytes - (0.0 if whole.trains_all else layer_gradients)
         found["gathered"] = float(whole.root_weight_bytes)
         if place.layer is not None:
@@ -153,13 +159,17 @@ class Zero(Rank):
 
     PREFETCHED = 0.9
     """Of a bucket, stage 3 gathers ahead (`stage3_prefetch_bucket_size` as transformers sets it)."""
-    PARTITIONED = 12
-    """Bytes a trained value: fp32 copy and two fp32 states of Adam."""
+    MASTER = 4.0
+    """Bytes a trained value of the fp32 copy that is divided with the states."""
 
     def __init__(self, whole: Whole, settings: TraceSettings) -> None:
         super().__init__(whole, settings)
         self.stage = int(settings.sharding[-1])
         self.bucket = 2.0 * whole.hidden_size**2
+        values = max(1, whole.trainable_parameters)
+        # states are those of the fp32 copy, except where the optimizer packs them
+        grow = 1.0 if settings.optimizer.endswith("8bit") else 4.0 * values / max(1, whole.trainable_bytes)
+        self.partitioned = self.MASTER + whole.state_bytes / values * grow
 
     def at(self, place: Place, parts: Mapping[str, float]) -> Parts:
         """By stage; `temporary` at the optimizer is one more fp32 gradient of the partition."""
@@ -168,15 +178,19 @@ class Zero(Rank):
         trained = whole.trainable_parameters
         divided = 0.0 if self.offloads_weights else whole.weight_bytes / ranks
         found["weights"] = whole.buffer_bytes + (divided if stage == 3 else whole.weight_bytes)
-        found["optimizer_states"] = 0.0 if self.offloads_states else self.PARTITIONED * trained / ranks
+        found["optimizer_states"] = 0.0 if self.offloads_states else self.partitioned * trained / ranks
         if place.phase == "optimizer":
             found["gradients"] = 0.0 if self.offloads_states else 4.0 * trained / ranks
             return {**found, "temporary": 0.0 if self.offloads_states else 4.0 * trained / ranks}
-        if place.phase in ("backward", "recompute"):
+        if self.accumulates and stage > 1 and place.phase != "evaluate":
+            found["gradients"] = 0.0 if self.offloads_states else whole.trainable_bytes / ranks
+        if place.phase in BACKWARD:
             done = self.done(place)
             layer_gradients = whole.layer_gradient_bytes
             shared = parts.get("gradients", 0.0) if stage == 1 else done * layer_gradients / ranks
             fresh = 0.0 if stage == 1 else max(0.0, parts.get("gradients", 0.0) - done * layer_gradients)
+            if self.accumulates and stage > 1:
+                shared, fresh = whole.trainable_bytes / ranks, 0.0
             found["gradients"] = (0.0 if self.offloads_states and stage > 1 else shared) + fresh
             found["communication"] = 2 * self.bucket
         if stage == 3:
@@ -188,5 +202,5 @@ class Zero(Rank):
         """The offloaded partition with its gradients in fp32, and the weights of stage 3."""
         if not self.offloads_states:
             return 0.0
-        partition = (self.PARTITIONED + 4.0) * self.whole.trainable_parameters / self.ranks
+        partition = (self.partitioned + 4.0) * self.whole.trainable_parameters / self.ranks
         return partition + (self.whole.weight_bytes / self.ranks if self.offloads_weights else 0.0)

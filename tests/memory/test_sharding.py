@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -106,6 +107,24 @@ def test_reentrant_checkpoints_of_frozen_layers_stay_until_backward_ends():
 
     assert activations("hf-2024", last) == activations("current", last) == 700 * MIB
     assert activations("hf-2024", first) - activations("current", first) == (2 * 31 - 1) * 16 * MIB
+
+
+@pytest.mark.parametrize("scheme", ["zero2", "zero3", "fsdp"])
+def test_gradients_of_earlier_micro_batches_are_shards(scheme: Any):
+    """While a micro batch runs, a rank holds its share of all gradients, never all of them."""
+    asked = settings(sharding=scheme, gpus=8, gradient_accumulation=4)
+    everywhere = {**parts(PLACES[0]), "gradients": 3328.0 * MIB}
+    found = rank_of(whole(), asked).at(PLACES[0], everywhere)
+    assert found["gradients"] == 3328 * MIB / 8
+
+
+@pytest.mark.parametrize(("optimizer", "states"), [("adamw", 8), ("sgd", 0), ("adamw_8bit", 2)])
+def test_zero_divides_an_fp32_copy_and_the_states_of_the_optimizer(optimizer: Any, states: int):
+    values = whole().total_parameters
+    kept = {"adamw": 4, "sgd": 0, "adamw_8bit": 2}[optimizer]  # of 16-bit weights in the trace
+    sized = replace(whole(), state_bytes=kept * values)
+    found = rank_of(sized, settings(sharding="zero1", gpus=4, optimizer=optimizer)).at(PLACES[0], parts(PLACES[0]))
+    assert found["optimizer_states"] == (4 + states) * values / 4
 
 
 def test_mixed_precision_keeps_fp32_shards():

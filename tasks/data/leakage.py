@@ -77,7 +77,7 @@ class NearIndex:
             low, high = np.searchsorted(row, [first, first + step])
             sought = self._posted[ranges(self._offsets[rank[low:high]], count[low:high])]
             pair = np.repeat(row[low:high] - first, count[low:high]) * len(self.texts) + sought
-            shared = np.bincount(pair, minlength=step * len(self.texts)).reshape(step, -1)
+            shared = np.bincount(pair, minlength=step * len(self.texts)).reshape(step, len(self.texts))
             b, a = np.nonzero(shared[: len(sets) - first] >= needed[first : first + step, None])
             found.append(self._compared(a * len(sets) + b + first, sets, mine))
         pairs = np.sort(np.concatenate(found))

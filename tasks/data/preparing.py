@@ -234,8 +234,10 @@ def _without_leakage(
 
 
 def _review(shards: Shards, rows: pl.DataFrame, merged: Merged) -> pl.DataFrame:
-    """The pairs that both stay because a code, model or number differs, with their texts and what differs."""
-    a, b = merged.pairs.a[merged.review], merged.pairs.b[merged.review]
+    """The pairs of a kind that both stay because a code, model or number differs, with their texts and what differs."""
+    kind = rows["kind"].to_numpy()
+    chosen = merged.review[kind[merged.pairs.a[merged.review]] == kind[merged.pairs.b[merged.review]]]
+    a, b = merged.pairs.a[chosen], merged.pairs.b[chosen]
     involved = np.unique(np.concatenate([a, b]))
     content: list[str] = []
     guards: list[frozenset[str]] = []
@@ -255,7 +257,7 @@ def _review(shards: Shards, rows: pl.DataFrame, merged: Merged) -> pl.DataFrame:
             "location_a": rows["location"][a],
             "source_b": rows["source"][b],
             "location_b": rows["location"][b],
-            "similarity": merged.pairs.similarity[merged.review],
+            "similarity": merged.pairs.similarity[chosen],
             "why": pl.Series(differing, dtype=pl.String),
             "text_a": texts[left],
             "text_b": texts[right],

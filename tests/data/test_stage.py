@@ -51,6 +51,14 @@ def test_records_that_differ_only_in_their_code_all_survive_and_are_listed_for_r
     assert len(places) == 1
 
 
+def test_only_records_of_one_kind_are_listed_for_review(finished: Finished):
+    kind = {(s["source"], s["location"]): s["kind"] for s in finished.table("samples")}
+    pairs = finished.table("review_pairs")
+    assert pairs
+    assert all(kind[p["source"], p["location_a"]] == kind[p["source_b"], p["location_b"]] for p in pairs)
+    assert all(p["why"].startswith("differ in ") and "kind " not in p["why"] for p in pairs)
+
+
 def test_unusable_rows_are_quarantined_with_their_reason_and_original(finished: Finished):
     fates = finished.fates("raw/orders")
     assert [fates[n]["reason"] for n in QUARANTINED_ROWS] == ["no_phenomenon", "no_repair", "damaged_text"]

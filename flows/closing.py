@@ -4,20 +4,34 @@ from __future__ import annotations
 
 import shutil
 
-from flows import gatefiles, runner
+from flows import gatefiles, runner, signing
+from flows.deciding import policy_is_pinned, prove, signer
+from flows.frozen import frozen_policy
 from flows.ledger import Ledger
 from flows.state import RunState, fold
 from flows.workspace import Workspace
 from specs.canonical import sha256_file
+from specs.decisions import Authentication, closing_bytes
 from specs.errors import DecisionRefused, InputError, PolicyRefused, Refused
 from specs.events import AttemptAbandoned, Event, Payload, RunClosed
-from specs.policy import AGENT_ACTORS, Policy
+from specs.policy import Policy, is_machine
+from specs.rulings import PROOFS
 
 
-def close_run(workspace: Workspace, ledger: Ledger, actor: str, reason: str) -> Event:
+def close_run(
+    workspace: Workspace,
+    ledger: Ledger,
+    actor: str,
+    reason: str,
+    *,
+    authentication: Authentication = "unauthenticated",
+    token: str | None = None,
+    key: str | None = None,
+) -> Event:
     """Record the end of a run with its reason. Raises `Refused` where a gate can still be decided or a process works.
 
-    Where the policy of the run can be read, an approver closes it; where it is lost, whoever may write the ledger.
+    Where the policy of the run can be read, an approver closes it, who proves it as the next gate asks for; where it
+    is lost, whoever may write the ledger. `token` and `key` are as of a decision.
     """
     state = fold(ledger.events(workspace.run))
     if state.terminal:
@@ -30,12 +44,27 @@ def close_run(workspace: Workspace, ledger: Ledger, actor: str, reason: str) -> 
             f"run {workspace.run} waits at gate {state.gate.name}, where it can be decided",
             f"end it there: gatewright reject {workspace.run} --as WHO -m WHY",
         )
-    _may_close(workspace, actor, lost)
+    if is_machine(actor):
+        raise PolicyRefused(f"{actor!r} is not a person; the agent cannot decide", "a person closes a run")
+    policy = None
+    if "policy.json" not in lost:
+        policy_is_pinned(workspace, state)
+        policy = frozen_policy(state, workspace.folder)
+    credential = ""
+    if key:
+        authentication = "ssh_signature"
+    elif token:
+        credential, authentication = prove(token, actor, workspace), "token"
+    closing = RunClosed(reason=reason, lost=lost, authentication=authentication, credential=credential)
+    if policy is not None:
+        _may_close(policy, state, actor, authentication)
+    if key:
+        closing = _signed(workspace, state, policy, actor, closing, key)
     with ledger.take_lease(workspace.run, take_over=reason) as lease:
-        leftovers = _leave(workspace, fold(ledger.events(workspace.run)))
-        return ledger.append_all(workspace.run, [*leftovers, RunClosed(reason=reason, lost=lost)], actor, lease.fence)[
-            -1
-        ]
+        now = fold(ledger.events(workspace.run))
+        if now.sequence != state.sequence + 1:  # more happened than that the lease was taken
+            raise Refused(f"run {workspace.run} moved meanwhile", "look where it stands: `gatewright status`")
+        return ledger.append_all(workspace.run, [*_leave(workspace, now), closing], actor, lease.fence)[-1]
 
 
 def lost_files(workspace: Workspace, state: RunState) -> list[str]:
@@ -53,15 +82,30 @@ def lost_files(workspace: Workspace, state: RunState) -> list[str]:
     return sorted(lost)
 
 
-def _may_close(workspace: Workspace, actor: str, lost: list[str]) -> None:
-    if actor in AGENT_ACTORS:
-        raise PolicyRefused(f"{actor!r} is not a person; the agent cannot decide", "a person closes a run")
-    if "policy.json" in lost:
-        return
-    policy = Policy.model_validate_json((workspace.folder / "policy.json").read_bytes())
-    known = sorted(a.id for a in policy.approvers)
-    if actor not in known:
-        raise PolicyRefused(f"{actor!r} is not an approver of this run", f"approvers are: {', '.join(known)}")
+def _may_close(policy: Policy, state: RunState, actor: str, authentication: Authentication) -> None:
+    """Raises `PolicyRefused` for who is no approver, or proves less than the gate asks for that the run heads for."""
+    if policy.approver(actor) is None:
+        known = ", ".join(sorted(a.id for a in policy.approvers))
+        raise PolicyRefused(f"{actor!r} is not an approver of this run", f"approvers are: {known}")
+    rules = policy.at(state.goal.gate)
+    if not rules.proves(authentication):
+        raise PolicyRefused(
+            f"closing needs {rules.authentication}, as gate {rules.gate} does, and this is {authentication}",
+            PROOFS[rules.authentication],
+        )
+
+
+def _signed(
+    workspace: Workspace, state: RunState, policy: Policy | None, actor: str, closing: RunClosed, key: str
+) -> RunClosed:
+    """The closing with its signature, verified against the keys that the frozen policy lists for the person."""
+    person = policy.approver(actor) if policy else None
+    if person is None:
+        raise InputError("policy.json is lost, so that no signature can be verified", "leave --sign out")
+    data = closing_bytes(workspace.run, actor, closing.model_dump(mode="json"))
+    signature = signer(workspace, state, actor, key)(data)
+    signing.verify(person.keys, actor, signing.NAMESPACE, data, signature)
+    return closing.model_copy(update={"signature": signature})
 
 
 def _leave(workspace: Workspace, state: RunState) -> list[Payload]:

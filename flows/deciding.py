@@ -47,7 +47,7 @@ def record(
         require_entitled(ledger, workspace)
     credential = ""
     if token and not key:
-        credential, authentication = _prove(token, actor, workspace), "token"
+        credential, authentication = prove(token, actor, workspace), "token"
 
     def guard(proposal: Proposal) -> Proposal:
         from flows.guarding import guard_of
@@ -69,7 +69,7 @@ def record(
         expected_digest=expected_digest,
         requests=requests,
         credential=credential,
-        sign=_signer(workspace, state, actor, key) if key else None,
+        sign=signer(workspace, state, actor, key) if key else None,
     )
     state = fold(ledger.events(workspace.run))
     gate = state.gate
@@ -87,8 +87,8 @@ def policy_is_pinned(workspace: Workspace, state: RunState) -> bool:
     return pinning.require_pinned(name, workspace.project_dir, frozen_policy(state, workspace.folder))
 
 
-def _prove(token: str, actor: str, workspace: Workspace) -> str:
-    """The id of the token, if it is this person's."""
+def prove(token: str, actor: str, workspace: Workspace) -> str:
+    """The id of the token, if it is this person's. Raises `PolicyRefused` for another's, or for what is none."""
     found = tokens.token_in(token, workspace.project_dir)
     if found.approver != actor:
         raise PolicyRefused(
@@ -98,7 +98,8 @@ def _prove(token: str, actor: str, workspace: Workspace) -> str:
     return found.id
 
 
-def _signer(workspace: Workspace, state: RunState, actor: str, key: str) -> Sign:
+def signer(workspace: Workspace, state: RunState, actor: str, key: str) -> Sign:
+    """Signs decisions with a key, `default` for the one of the person's own that the frozen policy lists."""
     person = frozen_policy(state, workspace.folder).approver(actor)
 
     def sign(data: bytes) -> str:

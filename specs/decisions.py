@@ -63,6 +63,11 @@ class Decision(Strict):
     signature: str = Field("", description="SSH signature over all other fields, armoured")
 
 
+def closing_bytes(run: str, actor: str, stored: Mapping[str, Any]) -> bytes:
+    """What the signature of a closing covers: run, person, and every stored field of it but the signature itself."""
+    return canonical_bytes({"closes": run, "actor": actor, **{k: v for k, v in stored.items() if k != "signature"}})
+
+
 def signed_bytes(decision: Decision | Mapping[str, Any]) -> bytes:
     """What a signature covers: the canonical bytes of every field of a decision but the signature itself.
 

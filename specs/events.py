@@ -12,7 +12,7 @@ from pydantic import AwareDatetime, Field
 
 from specs.base import Sha256, Strict
 from specs.criteria import Verdict
-from specs.decisions import Decision
+from specs.decisions import Authentication, Decision
 
 
 class Payload(Strict):
@@ -249,6 +249,9 @@ class RunClosed(Payload):
     kind = "run.closed"
     reason: str
     lost: list[str] = Field(default_factory=list)
+    authentication: Authentication | None = Field(None, description="as of a decision; null in old records")
+    credential: str = Field("", description="fingerprint of the key, or id of the token; never a secret")
+    signature: str = Field("", description="SSH signature over the other fields, run and person; armoured")
 
 
 class FilesDeleted(Payload):

@@ -18,7 +18,20 @@ from specs.decisions import RANKS, Authentication
 from specs.ssh_keys import plain_key
 
 AGENT_ACTORS = frozenset({"agent", "gatewright", "system"})
+"""Names of the machine, which decides nothing."""
+
 _UNITS_S = {"m": 60, "h": 3600, "d": 86400}
+
+
+def folded(name: str) -> str:
+    """What a name looks like, whatever its case and width: two people must differ by more."""
+    shown = "".join(c for c in unicodedata.normalize("NFKC", name) if c.isprintable())
+    return unicodedata.normalize("NFKC", shown.casefold()).strip()
+
+
+def is_machine(name: str) -> bool:
+    """Whether a name is one of the machine's, or looks like one."""
+    return folded(name) in AGENT_ACTORS
 
 
 class Approver(Strict):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import get_args
 
 from specs.decisions import Choice
 from specs.metrics import STAGES
-from specs.policy import AGENT_ACTORS, GateRules, Policy
+from specs.policy import GateRules, Policy, folded, is_machine
 from specs.rulings import overriders
 from specs.words import listed, nearest
 
@@ -40,13 +39,13 @@ def _people(policy: Policy) -> Iterator[PolicyFault]:
     owner: dict[str, str] = {}
     for position, approver in enumerate(policy.approvers):
         path = ("approvers", position)
-        if approver.id in AGENT_ACTORS:
+        if is_machine(approver.id):
             yield PolicyFault((*path, "id"), "is a name of the machine; only a person decides", "Name a person")
-        folded = unicodedata.normalize("NFKC", approver.id).casefold()
-        if folded in seen:
-            rule = f"looks like {seen[folded]!r}; one could be taken for the other"
+        looks = folded(approver.id)
+        if looks in seen:
+            rule = f"looks like {seen[looks]!r}; one could be taken for the other"
             yield PolicyFault((*path, "id"), rule, "Choose names that differ by more than case or width")
-        seen.setdefault(folded, approver.id)
+        seen.setdefault(looks, approver.id)
         for number, key in enumerate(approver.keys):
             if key in owner:
                 whose = "listed twice" if owner[key] == approver.id else f"also listed for {owner[key]}"

@@ -6,21 +6,21 @@ the decision closes the gate, counts towards its quorum, or changes what the oth
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from specs.decisions import Authentication, Decision
 from specs.errors import PolicyRefused
-from specs.policy import AGENT_ACTORS, GateRules, Policy
+from specs.policy import GateRules, Policy, folded, is_machine
 
-_PROOFS: dict[Authentication, str] = {
+PROOFS: dict[Authentication, str] = {
     "unauthenticated": "name yourself with --as",
     "terminal": "decide at a terminal, where you confirm it yourself",
     "token": "set GATEWRIGHT_TOKEN to your token (`gatewright token new` makes one), or sign with --sign",
     "ssh_signature": "sign with your SSH key: --sign ~/.ssh/id_ed25519",
 }
+"""How to prove who decides, by what a gate asks for."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ def _editor_counts(policy: Policy) -> bool:
 
 def _person(policy: Policy, rules: GateRules, decision: Decision) -> Iterator[Ruling]:
     who = decision.actor
-    if who in AGENT_ACTORS:
+    if is_machine(who):
         yield Ruling("person", False, f"{who!r} is not a person; the agent cannot decide", "a person decides")
     elif policy.approver(who) is None:
         ids = ", ".join(sorted(a.id for a in policy.approvers))
@@ -144,25 +144,20 @@ def _person(policy: Policy, rules: GateRules, decision: Decision) -> Iterator[Ru
 def _look_alike(policy: Policy, who: str) -> str:
     """Says where a name only looks like an approver's: other letters, other case, characters nobody sees."""
     for approver in policy.approvers:
-        if len(approver.id) == len(who) or _folded(approver.id) == _folded(who):
+        if len(approver.id) == len(who) or folded(approver.id) == folded(who):
             other = [f"{c!r} is U+{ord(c):04X}" for c in who if c not in approver.id and not c.isascii()]
             if other and (len(other) < len(who) or approver.id.isascii()):
                 return f"; it only looks like one: {', '.join(other[:3])}"
-            if _folded(approver.id) == _folded(who):
+            if folded(approver.id) == folded(who):
                 return f"; {approver.id!r} is, and is written differently"
     return ""
-
-
-def _folded(text: str) -> str:
-    shown = "".join(c for c in unicodedata.normalize("NFKC", text) if c.isprintable())
-    return shown.casefold().strip()
 
 
 def _authentication(policy: Policy, rules: GateRules, decision: Decision) -> Ruling:
     given, least = decision.authentication, rules.authentication
     if rules.proves(given):
         return Ruling("authentication", True, f"{given} is enough; gate {rules.gate} asks for {least}")
-    way_out = _PROOFS[least]
+    way_out = PROOFS[least]
     if given == "unauthenticated" and least == "terminal" and not policy.solo:
         text = f"--as {decision.actor} alone is a claim, and this policy is not solo"
         way_out += ", with a token or a signature, or set policy.solo: true before the run"

@@ -15,7 +15,7 @@ from flows.standing import expires_at, standing
 from flows.steps import Done, OpenGate, Propose, Rejected, Release, RunStage, next_step
 from specs.canonical import digest, sha256_bytes
 from specs.criteria import blocked
-from specs.decisions import Decision, signed_bytes
+from specs.decisions import Decision, closing_bytes, signed_bytes
 from specs.errors import GatewrightError, PolicyRefused
 from specs.events import (
     ApprovalRecorded,
@@ -240,8 +240,7 @@ def _transition(
             elif ends is None or ends != payload.expired_at or event.at < ends:
                 found["allowed"].append(f"{where}: the policy did not let it expire then")
         case RunClosed():
-            if policy and policy.approver(event.actor) is None:
-                found["allowed"].append(f"{where}: {event.actor!r} is not an approver")
+            _closing(found, state, event, payload, policy)
         case AttemptReserved():
             found["order"] += [f"{where}: {fault}" for fault in _attempt(history, state, payload)]
         case AttemptPublished():
@@ -258,6 +257,29 @@ def _transition(
         case RunRejected():
             if not isinstance(next_step(state), Rejected):
                 found["order"].append(f"{where}: nobody rejected")
+
+
+def _closing(
+    found: dict[str, list[str]], state: RunState, event: Event, closed: RunClosed, policy: Policy | None
+) -> None:
+    """Who closed a run was an approver and proved it as the gate asks for that the run was heading for."""
+    where = f"event {event.sequence}: {closed.kind}"
+    person = policy.approver(event.actor) if policy else None
+    if policy and person is None:
+        found["allowed"].append(f"{where}: {event.actor!r} is not an approver")
+    if policy and closed.authentication is not None:
+        rules = policy.at(state.goal.gate)
+        if not rules.proves(closed.authentication):
+            found["allowed"].append(f"{where}: it needed {rules.authentication}, and is {closed.authentication}")
+    if (closed.authentication == "ssh_signature") != bool(closed.signature):
+        found["signed"].append(f"{where}: it does not say truly whether it is signed")
+    if not closed.signature:
+        return
+    try:
+        data = closing_bytes(event.run, event.actor, event.payload)
+        signing.verify(person.keys if person else [], event.actor, signing.NAMESPACE, data, closed.signature)
+    except GatewrightError as error:
+        found["signed"].append(f"{where}: {error.message}")
 
 
 def _attempt(history: History, state: RunState, reserved: AttemptReserved) -> list[str]:

@@ -129,13 +129,11 @@ def pairs(settings: list[str], option: str) -> dict[str, str]:
 def _decide(choice: str, run: str | None, project: Path | None, as_json: bool, yes: bool, **decision: Any) -> int:
     from flows.cli.find import find_run
     from flows.deciding import record
-    from flows.tokens import VARIABLE
 
     found = find_run(run, project)
-    token = readable(os.environ.get(VARIABLE, "")) or None
+    token = token_given()
     authentication: Authentication = "unauthenticated"
-    proved = bool(decision["key"] or token)
-    if not proved and not yes and not as_json and sys.stdin.isatty() and sys.stderr.isatty():
+    if not (decision["key"] or token) and asks(yes, as_json):
         decision["expected_digest"] = _confirm(found, choice, decision["actor"], decision["expected_digest"])
         authentication = "terminal"
     document = record(
@@ -178,8 +176,25 @@ def _confirm(found: Any, choice: str, actor: str, expected: str | None) -> str |
             edits = ", ".join(f"{path} = {value}" for path, value in sorted(said.decision.edits.items()))
             tell(f"  edited by {said.decision.actor}: {edits}")
         expected = expected or gate.digest
-    sys.stderr.write(f"Type {choice} to confirm: ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip() != choice:
-        raise DecisionRefused("not confirmed, nothing was recorded", f"type {choice}, or use --yes")
+    typed_again(choice)
     return expected
+
+
+def token_given() -> str | None:
+    """The personal token in the environment; None without one."""
+    from flows.tokens import VARIABLE
+
+    return readable(os.environ.get(VARIABLE, "")) or None
+
+
+def asks(yes: bool, as_json: bool) -> bool:
+    """Whether somebody sits at a terminal who can confirm what the command says."""
+    return not yes and not as_json and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def typed_again(word: str) -> None:
+    """Raises `DecisionRefused` unless the person at the terminal types the word."""
+    sys.stderr.write(f"Type {word} to confirm: ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip() != word:
+        raise DecisionRefused("not confirmed, nothing was recorded", f"type {word}, or use --yes")

@@ -8,8 +8,11 @@ from typing import Annotated, Any, Optional
 import typer
 
 from flows.cli.app import app
+from flows.cli.deciding import Sign, asks, token_given, typed_again
+from flows.cli.deciding import Yes as Unasked
 from flows.cli.options import AsJson, ProjectOption, RunArgument
 from flows.cli.output import emit, guarded, say, tell
+from specs.decisions import Authentication
 from specs.errors import EXIT_DONE, InputError
 
 Who = Annotated[str, typer.Option("--as", metavar="WHO", help="Who does it; recorded.")]
@@ -24,6 +27,8 @@ def close(
     run: RunArgument = None,
     who: Who = ...,  # type: ignore[assignment]
     why: Why = "",
+    sign: Sign = None,
+    yes: Unasked = False,
     project: ProjectOption = None,
     as_json: AsJson = False,
 ) -> int:
@@ -32,7 +37,13 @@ def close(
     from flows.closing import close_run
 
     found = find_run(run, project)
-    event = close_run(found.workspace, found.ledger, who, why)
+    token = token_given()
+    authentication: Authentication = "unauthenticated"
+    if not (sign or token) and asks(yes, as_json):
+        tell(f"You end run {found.run} as {who}.")
+        typed_again("close")
+        authentication = "terminal"
+    event = close_run(found.workspace, found.ledger, who, why, authentication=authentication, token=token, key=sign)
     if as_json:
         emit({"run": found.run, "sequence": event.sequence, **event.payload})
         return EXIT_DONE

@@ -53,7 +53,7 @@ BAD = {
     "is no SSH public key": "  approvers: [{id: li, keys: [abc]}]\n",
     "is a private key": "  approvers: [{id: li, keys: ['-----BEGIN OPENSSH PRIVATE KEY-----']}]\n",
     "one could be taken for the other": "  solo: false\n  approvers: [{id: li}, {id: Li}]\n",
-    "is a name of the machine": "  approvers: [{id: agent}]\n",
+    "is a name of the machine": "  approvers: [{id: Agent}]\n",
     "is not a choice at a gate": "  gates: {train: {comment_required: [aprove]}}\n",
     "is no duration": "  expires_after: soon\n",
     "is also the name of an approver": TWO + "  groups: {li: [wang]}\n  reviewers: [li, wang]\n",

@@ -27,16 +27,16 @@ def account(settings: TraceSettings) -> Account:
     """One account, traced; with several ranks the trace of one, divided as the scheme divides it."""
     settings = gathered_in_16_bits(settings)
     trace = folded(settings)
-    beside = host(trace, settings)
-    found, on_host = trace.peaks, 0.0
+    found, offloaded = trace.peaks, 0.0
     if settings.sharding != "none":
         rank = rank_of(_whole(trace, settings), settings)
-        found, on_host = _divided(trace.peaks, rank), rank.host_bytes()
+        found, offloaded = _divided(trace.peaks, rank), rank.host_bytes()
+    beside = host(trace, settings, offloaded)
     return assemble(
         {phase: _named(peak.residents) for phase, peak in by_phase(found).items()},
         framework_bytes=FRAMEWORK_BYTES[settings.device],
         library_bytes=LIBRARY_BYTES[settings.device],
-        host_fixed_bytes=beside.peak_bytes + round(on_host),
+        host_fixed_bytes=beside.peak_bytes,
         disk_bytes=beside.disk_bytes,
         trainable_parameters=trace.trainable_parameters,
         total_parameters=trace.total_parameters,

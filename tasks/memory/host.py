@@ -9,6 +9,8 @@ from tasks.memory.sizes import Trace
 
 CHECKPOINTS_ON_DISK = 3
 """Two kept and the one being written."""
+ONE_LOADS = ("fsdp", "zero3")
+"""Schemes under which one rank reads the weights and sends the others their shards; else every rank reads them."""
 
 
 @dataclass(frozen=True)
@@ -19,12 +21,18 @@ class Host:
     disk_bytes: int
 
 
-def host(trace: Trace, settings: TraceSettings) -> Host:
-    """On a GPU the host holds the framework and, while loading, the weights as they lie in their files; while saving,
-    trained weights and optimizer states. Paged optimizer states stay. On a CPU the host is the device: only the
-    framework and what saving copies are counted here.
+def host(trace: Trace, settings: TraceSettings, offloaded_bytes: float = 0.0) -> Host:
+    """What all ranks of one machine take together; `offloaded_bytes` are pinned by each of them.
+
+    On a GPU the host holds the framework of every rank and, while loading, the weights as they lie in their files;
+    while saving, trained weights and optimizer states, gathered once. Paged optimizer states stay. On a CPU the host
+    is the device: only the framework and what saving copies are counted here.
     """
     saved = trace.trainable_bytes + trace.state_bytes
-    framework = FRAMEWORK_BYTES["cpu"]
-    loaded = trace.weight_bytes if settings.device == "cuda" else 0
-    return Host(framework + max(loaded, saved) + trace.paged_bytes, saved * CHECKPOINTS_ON_DISK + trace.trainable_bytes)
+    framework = FRAMEWORK_BYTES["cpu"] * settings.gpus
+    readers = 1 if settings.sharding in ONE_LOADS else settings.gpus
+    loaded = trace.weight_bytes * readers if settings.device == "cuda" else 0
+    kept = trace.paged_bytes + round(offloaded_bytes)
+    return Host(
+        framework + max(loaded, saved) + kept * settings.gpus, saved * CHECKPOINTS_ON_DISK + trace.trainable_bytes
+    )

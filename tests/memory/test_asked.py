@@ -11,6 +11,9 @@ from specs.errors import InputError
 from tasks.memory.account import assemble
 from tasks.memory.asked import settings_of
 from tasks.memory.devices import named
+from tasks.memory.host import host
+from tasks.memory.settings import TraceSettings
+from tasks.memory.sizes import Trace
 
 ARCHITECTURE = {"model_type": "llama"}
 
@@ -63,3 +66,14 @@ def test_host_memory_and_disk_refuse_like_the_card(memory_gb: Any, disk_gb: Any,
     assert found.fits == (not refused)
     assert [re.split("[ :]", reason)[0] for reason in found.reasons] == refused
     assert found.over_bytes == 0
+
+
+def test_every_rank_that_reads_the_weights_is_counted_on_the_host():
+    trace = Trace({}, 10, 1000, 2000, 20, 40, 0)
+    replicas, sharded = (
+        host(trace, TraceSettings(architecture=ARCHITECTURE, gpus=4, sharding=scheme)) for scheme in ("ddp", "fsdp")
+    )
+    assert replicas.peak_bytes - sharded.peak_bytes == 3 * 2000
+    pinned = host(trace, TraceSettings(architecture=ARCHITECTURE, gpus=4, sharding="fsdp"), offloaded_bytes=500)
+    assert pinned.peak_bytes - sharded.peak_bytes == 4 * 500
+    assert pinned.disk_bytes == 3 * (20 + 40) + 20

@@ -120,7 +120,7 @@ def _from_plan(job: Job, steps: Sequence[PlannedStep], longest: int) -> dict[str
     batches = max(len(step) for step in sizes)
     padded = max(sum(b.padded_tokens * len(b.sample_ids) for b in step.micro_batches) for step in steps)
     largest = max(b.padded_tokens * len(b.sample_ids) for step in steps for b in step.micro_batches)
-    budget: int | None = getattr(training, "max_tokens_per_micro_batch", None)
+    budget = training.max_tokens_per_micro_batch
     cap, cut = training.max_tokens_per_step, training.max_steps
     partly = cut is not None or not job.whole_plan
     small = (

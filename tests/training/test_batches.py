@@ -107,6 +107,22 @@ def test_one_by_eight_equals_eight_by_one(job_in, samples_file, tmp_path):
         assert losses(tmp_path / name / "out") == pytest.approx(reference, abs=0, rel=1e-6)
 
 
+@pytest.mark.slow
+def test_a_token_budget_cuts_steps_into_more_micro_batches_and_changes_no_loss(job_in, samples_file, tmp_path):
+    """The budget is read back from the plan as in effect, else the training would not begin."""
+    lora = LoraParameters(rank=4, alpha=8, dropout=0.0)
+    longest = max(n for _, n in training_samples(samples_file))
+    settings = {"lora": lora, "micro_batch": 4, "gradient_accumulation": 2, "max_steps": 5, "save_steps": 5}
+    for name, budget in (("free", None), ("bound", longest)):
+        training = small_training(max_tokens_per_micro_batch=budget, **settings)
+        assert train(job_in(tmp_path / name, training)).code == 0
+    free, bound = (
+        len((tmp_path / n / "out" / "micro_batches.jsonl").read_text().splitlines()) for n in ("free", "bound")
+    )
+    assert bound > free
+    assert losses(tmp_path / "bound" / "out") == pytest.approx(losses(tmp_path / "free" / "out"), abs=0, rel=1e-6)
+
+
 def test_fed_samples_show_what_is_learnt(uninterrupted, samples_file):
     import pyarrow.parquet as pq
 

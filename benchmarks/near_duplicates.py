@@ -221,7 +221,7 @@ def main() -> None:
     mine = {line["language"]: line for line in lines if line["tool"] == OURS}
     print(f"{'':24}{'wall s':>8}{'CPU s':>8}{'times':>7}{'found':>8}{'removed':>9}", "  variants lost  others lost")
     for line in lines:
-        times = line["wall_s"] / mine[line["language"]]["wall_s"]
+        times = line["cpu_s"] / mine[line["language"]]["cpu_s"]
         name = f"{line['language']} {line['tool']} {line['grams']}"
         print(
             f"{name:24}{line['wall_s']:8.1f}{line['cpu_s']:8.1f}{times:7.1f}{line['copies_found']:8.3f}"

@@ -1,7 +1,8 @@
 """What the software of a time does with memory, by the name of its loss path. Needs no torch.
 
 - `current`: transformers 5. The loss function makes fp32 logits and shifts labels; checkpointing without re-entrance.
-- `hf-2024`: transformers 4.45 to 4.48. A shifted copy of the fp32 logits beside them; re-entrant checkpointing.
+- `hf-2024`: transformers 4.45 to 4.48. A shifted copy of the fp32 logits beside them; re-entrant checkpointing. Its
+  trainers asked for autocast beside 4-bit weights (fms-acceleration asserts it), in this and the next three.
 - `fused`: the same with fused kernels for loss, norms, rotary positions and adapters (fms-acceleration, unsloth).
 - `fused-2025`: as `fused`, from transformers 4.46 on, where 16-bit logits stay beside the fp32 ones.
 - `chunked`: output layer and loss taken together in chunks of tokens, so that logits never exist whole (Liger), with
@@ -25,14 +26,15 @@ class Generation(NamedTuple):
     keeps_16bit_logits: bool = True
     repeats_keys: bool = False
     listed_experts: bool = True
+    autocast_with_4_bits: bool = True
 
 
 GENERATIONS: dict[LossPath, Generation] = {
-    "current": Generation("current", listed_experts=False),
+    "current": Generation("current", listed_experts=False, autocast_with_4_bits=False),
     "hf-2024": Generation("shifted", reentrant=True),
     "fused": Generation("fused", fused_kernels=True, reentrant=True, keeps_16bit_logits=False, repeats_keys=True),
     "fused-2025": Generation("fused", fused_kernels=True, reentrant=True),
-    "chunked-current": Generation("chunked", fused_kernels=True, listed_experts=False),
+    "chunked-current": Generation("chunked", fused_kernels=True, listed_experts=False, autocast_with_4_bits=False),
     "chunked": Generation("chunked", fused_kernels=True, reentrant=True, repeats_keys=True),
 }
 

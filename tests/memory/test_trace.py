@@ -114,6 +114,16 @@ def test_four_bit_weights_weigh_half_a_byte_and_their_scales(small: dict[str, An
     )
 
 
+def test_four_bit_models_of_2024_are_trained_under_autocast(small: dict[str, Any]):
+    common = {"architecture": small, "method": "qlora", "weights": "nf4", "seq_len": 64, "micro_batch": 2}
+
+    def peak(compute: Any, path: Any) -> int:
+        return account(TraceSettings(**common, compute=compute, loss_path=path)).peak_allocated_bytes
+
+    assert peak("bf16", "hf-2024") == peak("amp-bf16", "hf-2024")
+    assert peak("bf16", "current") != peak("amp-bf16", "current")
+
+
 def test_a_configuration_that_is_no_language_model_is_refused_in_words():
     with pytest.raises(ModelError, match="model_type"):
         trace(TraceSettings(architecture={"hidden_size": 8}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 
 _WORD = re.compile(r"(?:(?<!\w)[-+](?=\d))?\w+(?:[.\-+/#*]\w+)*")
 """A run of letters and digits, with the marks inside codes and numbers (`G07.1`, `A06B-6114`) and a sign before."""
@@ -11,8 +12,24 @@ _CHINESE = re.compile(r"[\u3400-\u9fff]")
 _GAP = re.compile(r"(?<=[\u3400-\u9fff]) (?=[\u3400-\u9fff])")
 _RUN = re.compile(r"[a-z.+\-/#*\d]+")
 _NO_DIGIT = "abcdefghijklmnopqrstuvwxyz.+-/#*"
-_AXIS = re.compile(r"(?<![a-z])([a-z])(?=[\s\-]*(?:axis|axes|轴))")
-_ORDINAL = re.compile(r"[一二三四五六七八九十]+(?=[号轴相级档段])")
+_LETTER = re.compile(r"(?<![a-z\d])[a-z](?=\s*[轴相号级档段区路组侧门端列])")
+_ALONE = frozenset("bcefghjklnopqruvwxyz")
+"""Letters that, standing alone, name an axis, a phase, a pump; not `a`, `i`, nor what `it's` and `I'd` leave behind."""
+_NAMED_BY_LETTER = frozenset({"axis", "axes", "phase"})
+_ORDINAL = re.compile(r"[一二三四五六七八九十]+(?=[号轴相级档段])|第[一二三四五六七八九十]+")
+_NOT_ENGLISH = frozenset({"not", "never", "without", "cannot", "nor"})
+_NOT_CHINESE = re.compile(r"[不没未无]|非(?!常)")
+_SIDES = """
+left right upper lower top bottom front rear inner outer inlet outlet input output open opened close closed high low
+on off forward forwards backward backwards reverse reversed clockwise counterclockwise anticlockwise positive negative
+up down loose tight increase increased decrease decreased normal abnormal before after clamp clamped unclamp unclamped
+enable enabled disable disabled connected disconnected hot cold minimum maximum first second third fourth fifth
+"""
+_SIDE_ENGLISH = frozenset(_SIDES.split())
+_SIDE_CHINESE = re.compile(
+    r"[左右高低]|[正反负][转向极]|[顺逆]时针|[上下前后内外](?=[侧部端方面限圈径环门腔])|[进出](?=[口水油气风料])|输[入出]"
+    r"|打开|关闭|开启|常[开闭]|断开|闭合|松开|夹紧|启动|停止|[过偏太变][大小快慢长短热冷松紧]|增大|减小|正常|异常"
+)
 
 
 def normalise(text: str) -> str:
@@ -23,10 +40,37 @@ def normalise(text: str) -> str:
 
 
 def critical_tokens(normalised: str) -> frozenset[str]:
-    """Codes, models, numbers, axes and Chinese ordinals: what must be equal before two records may be merged."""
+    """What must be equal before two records may be merged.
+
+    Codes, models and numbers; letters that stand alone and ordinals (X axis, 一号); words that have an opposite (left,
+    反转); and how often something is denied: "starts" and "does not start" are alike to every measure of similarity.
+    """
+    words = normalised.split(" ")
     found = [run for run in _RUN.findall(normalised) if run.strip(_NO_DIGIT)]
-    if "axis" in normalised or "axes" in normalised or "轴" in normalised:
-        found += [f"{axis} axis" for axis in _AXIS.findall(normalised)]
+    found += _SIDE_ENGLISH.intersection(words)
+    found += [f"letter {word}" for i, word in enumerate(words) if len(word) == 1 and _is_name(words, i)]
+    denied = sum(1 for word in words if word in _NOT_ENGLISH) + sum(_denies(words, i) for i in _short(words))
     if _CHINESE.search(normalised):
+        found += [f"letter {letter}" for letter in _LETTER.findall(normalised)]
         found += _ORDINAL.findall(normalised)
+        found += _SIDE_CHINESE.findall(normalised)
+        denied += len(_NOT_CHINESE.findall(normalised))
+    if denied:
+        found.append(f"denied {denied}")
     return frozenset(found)
+
+
+def _is_name(words: Sequence[str], i: int) -> bool:
+    beside = (*words[max(0, i - 1) : i], *words[i + 1 : i + 2])
+    return words[i] in _ALONE or (words[i].isascii() and words[i].isalpha() and not _NAMED_BY_LETTER.isdisjoint(beside))
+
+
+def _short(words: Sequence[str]) -> list[int]:
+    return [i for i, word in enumerate(words) if word in ("t", "no")]
+
+
+def _denies(words: Sequence[str], i: int) -> bool:
+    """Whether the `t` of `can't`, or a `no` that is not that of `No. 5`, denies something."""
+    if words[i] == "t":
+        return i > 0 and words[i - 1].endswith("n")
+    return not (i + 1 < len(words) and words[i + 1][:1].isdigit())

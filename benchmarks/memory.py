@@ -16,13 +16,14 @@ import os
 import statistics
 import sys
 import tempfile
+import time
 import warnings
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from benchmarks.memory_rows import Covered, group, measured_bytes, understood
+from benchmarks.memory_rows import ORDER, Covered, group, measured_bytes, understood
 from benchmarks.other_estimators import ESTIMATORS, Sizes
 from specs.canonical import digest, sha256_file
 from specs.errors import GatewrightError
@@ -44,12 +45,13 @@ def main() -> None:
     parser.add_argument("cases", type=Path)
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "gatewright-memory-benchmark.json")
     parser.add_argument("--rows", help="numbers of rows with commas, to look at single ones")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="start no new trace after so much time")
     options = parser.parse_args()
     cases = json.loads(options.cases.read_text("utf-8"))
     wanted = {int(n) for n in options.rows.split(",")} if options.rows else set(range(len(cases)))
     found, left = [], Counter()
-    cache = Cache(options.cache)
-    for number, case in enumerate(cases):
+    cache = Cache(options.cache, options.minutes)
+    for number, case in sorted(enumerate(cases), key=lambda entry: (ORDER.index(group(entry[1])), entry[0])):
         if number not in wanted:
             continue
         row = understood(case)
@@ -69,8 +71,9 @@ def main() -> None:
 class Cache:
     """Answers by settings and code, written after every new one."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, minutes: float) -> None:
         self.path = path
+        self.until = time.monotonic() + minutes * 60
         code = Path(__file__).resolve().parent.parent / "tasks" / "memory"
         self.code = digest({name: sha256_file(code / f"{name}.py") for name in TRACING})
         self.known: dict[str, Answer] = json.loads(path.read_text("utf-8")) if path.is_file() else {}
@@ -78,6 +81,8 @@ class Cache:
     def answer(self, settings: TraceSettings) -> Answer:
         """The account's figures and the sizes that other estimators need."""
         key = digest({"code": self.code, "settings": settings})
+        if key not in self.known and time.monotonic() > self.until:
+            return {"error": "not traced within --minutes; run again to go on"}
         if key not in self.known:
             self.known[key] = predicted(settings)
             self.path.write_text(json.dumps(self.known), "utf-8")
@@ -137,7 +142,7 @@ def print_table(found: list[dict[str, Any]]) -> None:
     by_group: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for line in found:
         by_group[line["group"]].append(line)
-    for name in sorted(by_group):
+    for name in sorted(by_group, key=ORDER.index):
         lines = by_group[name]
         cells = []
         for estimator in names:
@@ -148,7 +153,7 @@ def print_table(found: list[dict[str, Any]]) -> None:
 
 def print_worst(found: list[dict[str, Any]]) -> None:
     """The ten rows that are furthest off in every group."""
-    groups = sorted({line["group"] for line in found})
+    groups = sorted({line["group"] for line in found}, key=ORDER.index)
     for name in groups:
         lines = sorted((f for f in found if f["group"] == name), key=lambda f: -abs(f["errors"]["gatewright"]))
         print(f"\nworst rows: {name}")

@@ -19,6 +19,12 @@ PRIME = {"LoRA (RL policy trainer step)": "lora", "full (RL policy trainer step)
 METHODS = {**PEFT_METHODS, **PRIME, "full (pre-training)": "full"}
 
 
+ONE_GPU, ONE_GPU_OTHERS, FSDP = "exact bytes, one GPU", "exact bytes, one GPU, other models", "exact bytes, FSDP"
+PEFT, PRIME_RL = "current stack: PEFT comparison (reserved)", "current stack: prime-rl (reserved)"
+ROUNDED = "others, rounded"
+ORDER = (ONE_GPU, PEFT, FSDP, ONE_GPU_OTHERS, PRIME_RL, ROUNDED)
+
+
 class Covered(NamedTuple):
     """Settings, which figure of the account the row compares with, and what was assumed."""
 
@@ -43,15 +49,15 @@ def group(case: Case) -> str:
     """The table's line a row belongs to."""
     source = case["source"]
     if "method_comparison" in source:
-        return "current stack: PEFT comparison (reserved)"
+        return PEFT
     if "prime-rl" in source:
-        return "current stack: prime-rl (reserved)"
+        return PRIME_RL
     exact = case["peak_unit"] == "bytes" and "allocated" in case["peak_kind"]
     if exact and "FSDP" in (case["sharding"] or ""):
-        return "exact bytes, FSDP"
+        return FSDP
     if exact:
-        return "exact bytes, one GPU" if exact_family(case) else "exact bytes, one GPU, other models"
-    return "others, rounded"
+        return ONE_GPU if exact_family(case) else ONE_GPU_OTHERS
+    return ROUNDED
 
 
 def understood(case: Case) -> Covered | str:
@@ -222,4 +228,4 @@ def _note(case: Case) -> str:
         return "reserved after generation, in a cache emptied every 10 steps"
     if "bigcode" in case["model"]:
         return "what keeps its logits is not known"
-    return "" if group(case) != "others, rounded" else "rounded, lengths are caps, kind of figure often not stated"
+    return "" if group(case) != ROUNDED else "rounded, lengths are caps, kind of figure often not stated"

@@ -64,6 +64,9 @@ def check(project: ProjectArgument, as_json: AsJson = False) -> int:
         )
         return EXIT_DONE
     show(_sources_table(report.sources))
+    if any(s.kind in ("manuals", "notes", "sensor_logs") for s in report.sources):
+        say("  rows of manuals and notes are blocks of text, of logs readings; the data stage makes paragraphs,")
+        say("  notes and windows of them, and its report counts those")
     _say_previews(report)
     for path, value, is_default in settings:
         say(f"  {path}: {_yaml(value)}" + ("   (default)" if is_default else ""))
@@ -130,11 +133,10 @@ def decompose(
     if as_json:
         emit(sheet.model_dump(mode="json"))
     else:
-        from rich.markdown import Markdown
-
         from agents.reporter import sheet_page
+        from flows.cli.pages import Page
 
-        show(Markdown(sheet_page(sheet, language)))
+        show(Page(sheet_page(sheet, language)))
     return EXIT_DONE
 
 

@@ -133,10 +133,11 @@ def decompose(
     if as_json:
         emit(sheet.model_dump(mode="json"))
     else:
-        from agents.reporter import sheet_page
-        from flows.cli.pages import Page
+        from rich.markdown import Markdown
 
-        show(Page(sheet_page(sheet, language)))
+        from agents.reporter import sheet_page
+
+        show(Markdown(sheet_page(sheet, language)))
     return EXIT_DONE
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any, get_args
@@ -17,6 +17,7 @@ from flows.gatefiles import changed_files, load_proposal, read_gate, store_propo
 from flows.ledger import Ledger
 from flows.ledger.chain import timestamp
 from flows.ledger.store import OWN_ACTOR
+from flows.removal import removed_files
 from flows.standing import approved_by, standing, waiting
 from specs.canonical import digest
 from specs.decisions import Authentication, Choice, Decision, signed_bytes
@@ -65,7 +66,8 @@ def decide(
     edits = dict(edits or {})
     state = fold(ledger.events(run))
     gate = _open_gate(state, run, ledger)
-    _same_as_shown(gate, run_dir, expected_digest, choice)
+    removed = removed_files(ledger, state.created.project, run) if state.created else {}
+    _same_as_shown(gate, run_dir, expected_digest, choice, removed)
     _unambiguous(state, gate, choice, edits, override, rework_stage, requests or {})
     policy = frozen_policy(state, run_dir)
     if ran_out := expire_if_due(ledger, run, run_dir):
@@ -208,7 +210,7 @@ def hint_without_gate(run: str, ledger: Ledger | None) -> str:
     return f"a gate opens after the stage and its proposal: `gatewright resume {run}` goes on, `status` shows where"
 
 
-def _same_as_shown(gate: Gate, run_dir: Path, expected: str | None, choice: str) -> None:
+def _same_as_shown(gate: Gate, run_dir: Path, expected: str | None, choice: str, removed: Collection[str] = ()) -> None:
     where = f"gate {gate.name} round {gate.round}"
     if expected is not None and not _names(expected, gate.digest):
         edited_by = f": {', '.join(gate.editors)} edited it" if gate.editors else ""
@@ -224,6 +226,14 @@ def _same_as_shown(gate: Gate, run_dir: Path, expected: str | None, choice: str)
             f"look at it with `gatewright review`, then approve with --digest {gate.digest[:DIGEST_DIGITS]}",
         )
     changed = changed_files(run_dir, gate.name, gate.round, gate.digest, amended=bool(gate.amendments))
+    gone = [name for name in changed if name in removed and not (run_dir / name).exists()]
+    if choice == "rework" and changed == gone:  # going back approves nothing, and is how the data is made anew
+        return
+    if gone and choice != "reject":
+        raise DecisionRefused(
+            f"what {where} showed was removed on request since it opened: {', '.join(gone)}",
+            "make it anew with `gatewright rework --stage STAGE`, or reject; nobody approves what was not shown",
+        )
     if changed and choice != "reject":  # a run whose files are lost can still be ended
         raise DecisionRefused(
             f"what {where} showed was changed since it opened: {', '.join(changed)}",

@@ -167,20 +167,21 @@ class Engine:
         left = runner.set_aside(self.workspace.partial(stage, number))
         if left is not None:
             self.append(events.AttemptAbandoned(stage=stage, attempt=number, reason=f"partial, left as {left.name}"))
-        digests = runner.input_digests(order)
         parameters = sha256_bytes(canonical_bytes(order.proposal.parameters))
-        self.append(
-            events.AttemptReserved(stage=stage, attempt=number, parameters=parameters),
-            events.InputsHashed(stage=stage, attempt=number, moment="before", inputs=digests),
-        )
+        reserved = events.AttemptReserved(stage=stage, attempt=number, parameters=parameters)
+        try:
+            digests = runner.input_digests(order)
+        except GatewrightError as error:  # an attempt that failed can be proposed anew, and its gate leads back
+            self.append(reserved, _failure(stage, number, error))
+            raise
+        self.append(reserved, events.InputsHashed(stage=stage, attempt=number, moment="before", inputs=digests))
         try:
             runner.require_as_shown(order, digests)
             runner.run_attempt(order, self.session.progress, self._published, self.lease.check)
         except Stopped:
             raise
         except Exception as error:
-            message = redacted(error.message if isinstance(error, GatewrightError) else str(error))
-            self.append(events.AttemptFailed(stage=stage, attempt=number, error=type(error).__name__, message=message))
+            self.append(_failure(stage, number, error))
             raise
 
     def _published(self, evidence: Evidence, adopted: bool = False) -> None:
@@ -247,6 +248,11 @@ class Engine:
         manifest = build(self.workspace, self.ledger, self.session.progress)
         folder = self.workspace.release.relative_to(self.workspace.folder).as_posix()
         self.append(events.ReleasePublished(folder=folder, manifest=manifest))
+
+
+def _failure(stage: str, attempt: int, error: Exception) -> events.AttemptFailed:
+    message = redacted(error.message if isinstance(error, GatewrightError) else str(error))
+    return events.AttemptFailed(stage=stage, attempt=attempt, error=type(error).__name__, message=message)
 
 
 @contextmanager

@@ -116,10 +116,13 @@ def remove(
 
 
 def _named(folder: Path, given: str) -> list[str]:
-    """The files that a path names: itself, or everything below it."""
+    """The files that a path names: itself, or everything below it. What lies behind a link is not the run's."""
     place = folder / given
     if Path(given).is_absolute() or ".." in Path(given).parts or not place.exists():
         raise InputError(f"{given} is no file of this run", f"name it relative to {folder}")
+    if place.resolve() != folder.resolve() / given:
+        raise InputError(f"{given} is a link or lies behind one", f"it leads to {place.resolve()}: remove it there")
+    given = Path(given).as_posix()
     files = [given] if place.is_file() else [f"{given.rstrip('/')}/{p}" for p in _files(place)]
     kept = [p for p in files if is_record(p)]
     if kept and place.is_file():

@@ -21,6 +21,7 @@ from specs.policy import Policy
 from specs.project import Project
 from specs.proposals import Proposal
 from specs.results import Evidence
+from specs.words import harmless
 
 
 @dataclass(frozen=True)
@@ -142,10 +143,10 @@ def approved_proposals(workspace: Workspace, state: RunState) -> dict[str, Propo
 
 
 def page(facts: GateFacts) -> str:
-    """The gate as Markdown, in the project's language."""
+    """The gate as Markdown, in the project's language. No comment and no proposer's text can steer the terminal."""
     from agents.reporter import gate_page
 
-    return gate_page(
+    text = gate_page(
         gate=facts.gate.name,
         round=facts.gate.round,
         proposal=facts.proposal,
@@ -156,6 +157,7 @@ def page(facts: GateFacts) -> str:
         report=facts.report_in_project,
         approvals=_approvals(facts),
     )
+    return harmless(text)
 
 
 def _approvals(facts: GateFacts) -> str:

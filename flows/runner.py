@@ -55,10 +55,12 @@ def input_digests(order: Order) -> dict[str, str]:
     for stage, folder in order.inputs.items():
         evidence = Evidence.model_validate_json((folder / "evidence.json").read_bytes())
         for artifact in evidence.artifacts:
-            if sha256_file(folder / artifact.path) != artifact.sha256:
+            there = (folder / artifact.path).is_file()
+            if not there or sha256_file(folder / artifact.path) != artifact.sha256:
                 raise GatewrightError(
-                    f"{artifact.path} of {stage} is not what was published",
-                    f"restore it from a backup, or rework {stage}: `gatewright audit verify` names all such files",
+                    f"{artifact.path} of {stage} is {'not what was published' if there else 'missing'}",
+                    f"restore it from a backup, or make {stage} anew: `gatewright resume --anew` opens the gate of "
+                    f"{order.stage} again, then `gatewright rework --stage {stage}`; `audit verify` names all of them",
                 )
     if order.stage == "data":
         digests.update(raw_digests(order.workspace, order.spec))

@@ -1,8 +1,9 @@
-"""The nearest known word to a misspelt one, with the names other tools use for the same thing."""
+"""The nearest known word to a misspelt one, the names other tools use for the same thing, and texts made harmless."""
 
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from collections.abc import Iterable
 
 SYNONYMS: dict[str, str] = {
@@ -112,3 +113,12 @@ def listed(words: Iterable[str], last: str = "or") -> str:
     """`a, b or c`."""
     items = list(words)
     return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} {last} {items[-1]}" if items else ""
+
+
+def harmless(text: str) -> str:
+    """The text with what cannot be seen, or what steers a terminal, written as its code. Lines and tabs stay."""
+    return "".join(c if _shows(c) else c.encode("unicode_escape").decode() for c in text)
+
+
+def _shows(character: str) -> bool:
+    return character.isprintable() or character in "\n\t" or unicodedata.category(character) == "Zs"

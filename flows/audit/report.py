@@ -8,6 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from specs.base import Strict
+from specs.words import harmless
 
 _SHOWN = 5
 
@@ -74,8 +75,7 @@ class Checks:
 
 def visible(text: str) -> str:
     """One line in which nothing hides: line ends as ` / `, what cannot be seen (or steers a terminal) by its code."""
-    line = " / ".join(text.splitlines())
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
+    return harmless(" / ".join(text.splitlines()))
 
 
 def _some(texts: Sequence[str]) -> str:

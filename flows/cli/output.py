@@ -16,6 +16,7 @@ import typer
 
 from specs.errors import EXIT_INTERNAL, EXIT_STOPPED, GatewrightError, InputError, SpecError, StorageError
 from specs.secrets import redacted
+from specs.words import harmless
 
 P = ParamSpec("P")
 _NAMED_WRONG = (errno.ENOENT, errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL)
@@ -34,14 +35,14 @@ def emit(document: Any) -> None:
 
 
 def say(text: str = "") -> None:
-    """A line for a person on stdout. Without a terminal it is plain text."""
-    sys.stdout.write(text + "\n")
+    """A line for a person on stdout, in which nothing steers the terminal."""
+    sys.stdout.write(harmless(text) + "\n")
     sys.stdout.flush()
 
 
 def tell(text: str) -> None:
     """A message on stderr."""
-    sys.stderr.write(text + "\n")
+    sys.stderr.write(harmless(text) + "\n")
     sys.stderr.flush()
 
 

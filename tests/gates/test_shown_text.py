@@ -1,0 +1,36 @@
+"""What one person writes cannot steer the terminal on which another decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flows.cli.output import say
+from flows.ledgers import ledger_of_run
+from flows.reviewing import gate_facts, page
+from tests.support import light_run
+
+EVIL = "please\x1b[2J\x1b[1;1H\u202eagain\r\x07"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def light() -> Iterator[None]:
+    with light_run.installed():
+        yield
+
+
+def test_a_comment_that_steers_a_terminal_is_shown_as_it_is_written(tmp_path: Path):
+    workspace = light_run.begin(light_run.make_project(tmp_path / "p"))
+    light_run.passage(workspace)
+    light_run.decide(workspace, "rework", comment=EVIL)
+    light_run.passage(workspace)
+    shown = page(gate_facts(workspace, ledger_of_run(workspace)))
+    assert "please\\x1b[2J" in shown
+    assert not set(EVIL) & set(shown) - set("pleasagin[2J1;H")
+
+
+def test_what_a_command_says_keeps_its_lines_and_letters_and_nothing_else(capsys: pytest.CaptureFixture[str]):
+    say("第一行\u3000“好”\n\tnext" + EVIL)
+    assert capsys.readouterr().out == "第一行\u3000“好”\n\tnextplease\\x1b[2J\\x1b[1;1H\\u202eagain\\r\\x07\n"

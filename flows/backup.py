@@ -35,6 +35,9 @@ MANIFEST = "backup.json"
 LEFT_OUT = {".git", ".hg", ".svn", "__pycache__", ".venv"}
 """Folders that are no part of a project: version control and caches."""
 
+TOKENS = ".gatewright/tokens.json"
+"""Personal tokens belong to one place: in a backup, one that was revoked since would come back to life."""
+
 
 class Backup(Strict):
     """What a backup holds. `ledger` says whether it is inside, and under which path."""
@@ -69,7 +72,7 @@ def back_up(project_dir: Path, spec: Project, target: Path) -> Backup:
         with _writer(part, target) as archive:
             for path in _project_files(project_dir, {target.resolve(), part.resolve()}, links):
                 name = path.relative_to(project_dir).as_posix()
-                if inside and (name == inside or name in (f"{inside}-wal", f"{inside}-shm")):
+                if name == TOKENS or (inside and (name == inside or name in (f"{inside}-wal", f"{inside}-shm"))):
                     continue
                 listed.append(_add(archive, path, name))
             if inside:
@@ -169,6 +172,7 @@ def restore(file: Path, target: Path) -> Backup:
         try:
             backup = _unpacked(file, partial)
             _compare(file, partial, backup)
+            (partial / TOKENS).unlink(missing_ok=True)  # earlier versions put it in
             _settle(partial, target, backup, sha256_file(file))
             sync_tree(partial)
             if target.exists():

@@ -6,6 +6,7 @@ Published attempts, proposals, gates and releases are never touched; nor is anyt
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from flows.audit.history import stored_rows
 from flows.ledger import Ledger
 from flows.ledger.upkeep import record_upkeep
 from flows.ledgers import ledger_of_frozen
@@ -24,6 +26,15 @@ from specs.files import storage_errors
 from specs.project import Project
 
 DEFAULT_AGE = timedelta(days=7)
+UNNAMED = "a document that no event names"
+IN_FLIGHT = timedelta(hours=1)
+"""A decision stores the edited proposal first and its event last: what is younger may be one that is being made."""
+
+_NAMING = frozenset(
+    {"proposal.made", "transcript.stored", "gate.opened", "gate.amended", "approval.recorded", "decision.recorded"}
+)
+_DOCUMENTS = ("proposals/*.json", "transcripts/*.json", "gates/*/*/amended/*.json")
+_DIGEST = re.compile(rb'"([0-9a-f]{64})"')
 _UNITS = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 _FROZEN = {"spec.json", "policy.json", "environment.json"}
 
@@ -69,7 +80,7 @@ def find_garbage(project_dir: Path, spec: Project, now: datetime, age: timedelta
                 busy.append(Busy(folder.name, error.message))
     for folder in _folders(project_dir / "ungated"):
         found.append(_candidate(project_dir, "a stage that ran by itself", None, folder))
-    old = [c for c in found if now - c.newest >= age]
+    old = [c for c in found if now - c.newest >= (max(age, IN_FLIGHT) if c.rule == UNNAMED else age)]
     return Findings(sorted(old, key=lambda c: (c.newest, c.path)), busy, _size(project_dir)[1])
 
 
@@ -114,6 +125,7 @@ def _of_run(workspace: Workspace, ledgers: _Ledgers) -> list[Candidate]:
     found = [_candidate(root, "an attempt that was left behind", run, path) for path in sorted(left)]
     parts = [p for pattern in ("*.part", "gates/**/*.part", "proposals/*.part") for p in workspace.folder.glob(pattern)]
     found += [_candidate(root, "half of a file", run, path) for path in sorted(parts)]
+    found += _unnamed(workspace, ledgers)
     halves = sorted([*workspace.folder.glob("[0-9]*/*.partial"), *workspace.folder.glob("release.partial")])
     checkpoints = [p for p in _folders(workspace.folder / "checkpoints") if any(f.is_file() for f in p.rglob("*"))]
     if not halves and not checkpoints:
@@ -122,6 +134,18 @@ def _of_run(workspace: Workspace, ledgers: _Ledgers) -> list[Candidate]:
     if state.terminal:
         found += [_candidate(root, "half of something, of a run that has ended", run, path) for path in halves]
     return found + _spent(workspace, state, checkpoints)
+
+
+def _unnamed(workspace: Workspace, ledgers: _Ledgers) -> list[Candidate]:
+    """Proposals, transcripts and edited gates, each under its digest, that no event names: a decision that failed
+    after it stored them, or a crash in between."""
+    files = [p for pattern in _DOCUMENTS for p in workspace.folder.glob(pattern)]
+    own = [p for p in files if p.resolve() == workspace.folder.resolve() / p.relative_to(workspace.folder)]
+    if not own:
+        return []
+    rows = stored_rows(ledgers.of(workspace), workspace.run, _NAMING)
+    named = {digest.decode() for row in rows for digest in _DIGEST.findall(row.body)}
+    return [_candidate(workspace.project_dir, UNNAMED, workspace.run, p) for p in sorted(own) if p.stem not in named]
 
 
 def _spent(workspace: Workspace, state: RunState, folders: list[Path]) -> list[Candidate]:

@@ -93,10 +93,12 @@ def _is(pin: Pin, project: str, folder: Path) -> bool:
 
 
 def _read(file: Path) -> list[Pin]:
-    if not file.is_file():
-        return []
     try:
         return _Pins.model_validate_json(file.read_bytes()).pins
+    except FileNotFoundError as error:
+        if not file.is_symlink():  # a link that leads nowhere hides pins
+            return []
+        raise PolicyRefused(f"{file} is a link that leads nowhere", "restore it, or ask its owner") from error
     except (OSError, ValidationError) as error:
         raise PolicyRefused(
             f"{file} cannot be read, so that no policy can be compared with its pin", "restore it, or ask its owner"

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import psutil
 
+from flows.tokens import VARIABLE
 from specs.base import Strict
 from specs.errors import GatewrightError, StorageError
 from specs.files import write_bytes, write_json
@@ -146,7 +147,7 @@ def up(port: int = 4200, tick: Callable[[float], None] = lambda seconds: None) -
         log_file = (home / "server.log").open("ab")
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
     with log_file as log:
-        process = _start_in_background(command, {**os.environ, **_server_settings(port)}, log.fileno())
+        process = _start_in_background(command, {**_without_credentials(), **_server_settings(port)}, log.fileno())
     server = Server(port=port, pid=process.pid, process_start=psutil.Process(process.pid).create_time())
     write_json(_record(), server)
     begun = time.monotonic()
@@ -159,6 +160,11 @@ def up(port: int = 4200, tick: Callable[[float], None] = lambda seconds: None) -
         tick(waited)
         time.sleep(0.3)
     return server
+
+
+def _without_credentials() -> dict[str, str]:
+    """This process's environment without what proves a person: nothing that runs on its own may decide."""
+    return {name: value for name, value in os.environ.items() if name != VARIABLE}
 
 
 def _start_in_background(command: list[str], environment: dict[str, str], log: int) -> subprocess.Popen[bytes]:
@@ -189,7 +195,7 @@ def start_worker(pool: str) -> int:
     launcher += "sys.argv=['prefect']+sys.argv[1:]; runpy.run_module('prefect', run_name='__main__')"
     command = [sys.executable, "-c", launcher, "worker", "start", "--pool", pool, "--type", "process"]
     with (prefect_home() / "worker.log").open("ab") as log:
-        process = _start_in_background(command, {**os.environ, **settings(server.port)}, log.fileno())
+        process = _start_in_background(command, {**_without_credentials(), **settings(server.port)}, log.fileno())
     started = psutil.Process(process.pid).create_time()
     write_bytes(_worker_record(), json.dumps({"pid": process.pid, "process_start": started}).encode())
     return process.pid

@@ -60,6 +60,17 @@ def test_pins_that_cannot_be_read_refuse(tmp_path: Path, file: Path):
         require_pinned("p", tmp_path, TEAM, [file])
 
 
+def test_a_link_that_leads_nowhere_and_a_folder_hide_no_pins(tmp_path: Path, file: Path):
+    file.parent.mkdir()
+    file.symlink_to(tmp_path / "gone.json")
+    with pytest.raises(PolicyRefused, match="leads nowhere"):
+        require_pinned("p", tmp_path, TEAM, [file])
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(PolicyRefused, match="cannot be read"):
+        require_pinned("p", tmp_path, TEAM, [file])
+
+
 def test_the_systems_file_is_asked_first_and_no_variable_moves_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     system = pin_files()[0]
     monkeypatch.setenv("GATEWRIGHT_HOME", str(tmp_path))

@@ -121,13 +121,18 @@ def _markdown(block: Block) -> str:
 
 
 def _markdown_table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
-    numeric = [bool(rows) and all(row[i].number for row in rows) for i in range(len(header))]
     lines = [
         "| " + " | ".join(header) + " |",
-        "|" + "|".join("---:" if right else "---" for right in numeric) + "|",
+        "|" + "|".join("---:" if right else "---" for right in _numeric(header, rows)) + "|",
     ]
     lines += ["| " + " | ".join(_markdown_cell(cell) for cell in row) + " |" for row in rows]
     return "\n".join(lines)
+
+
+def _numeric(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[bool]:
+    """Which columns hold numbers: where a cell holds anything, it is one."""
+    columns = ([row[i] for row in rows if row[i].text] for i in range(len(header)))
+    return [bool(cells) and all(cell.number for cell in cells) for cells in columns]
 
 
 def _markdown_cell(cell: Cell) -> str:
@@ -199,10 +204,9 @@ def _html(block: Block) -> str:
 
 
 def _html_table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
-    numeric = [bool(rows) and all(row[i].number for row in rows) for i in range(len(header))]
     head = "".join(
         f'<th scope="col"{" class=number" if right else ""}>{html.escape(name)}</th>'
-        for name, right in zip(header, numeric, strict=True)
+        for name, right in zip(header, _numeric(header, rows), strict=True)
     )
     head = f"<thead><tr>{head}</tr></thead>" if any(header) else ""
     body = "".join("<tr>" + "".join(_html_cell(cell) for cell in row) + "</tr>" for row in rows)

@@ -59,7 +59,8 @@ def has_sensor_logs(context: ProposerContext) -> bool:
 
 def _estimated(context: ProposerContext) -> DataFacts:
     kept = math.floor(source_rows(context) * _KEPT_SHARE)
-    setting = context.spec.stages.get("data", {}).get("eval_share")
+    proposed = context.approved.get("data")
+    setting = (proposed.parameters if proposed else context.spec.stages.get("data", {})).get("eval_share")
     share = float(setting) if isinstance(setting, int | float) else 0.1
     evaluation = min(kept, math.ceil(kept * share))
     return DataFacts(train=kept - evaluation, evaluation=evaluation, longest=None, mean=None, counted=False)

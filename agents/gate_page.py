@@ -54,7 +54,8 @@ def gate_page(
         if finished.notes:
             document.add(Bullets(finished.notes, data=True))
         if report:
-            document.add(Bullets([report], data=True))
+            colon = "：" if language == "zh" else ": "
+            document.add(Paragraph(f"{t(language, 'full_report')}{colon}{code(report)}"))
     if proposal.task_sheet is not None:
         document.add(Heading(t(language, "sheet")), *sheet_blocks(proposal.task_sheet, language))
     document.add(Heading(t(language, "proposal", stage=stage_title(language, gate))))

@@ -88,8 +88,8 @@ def distributions(artifacts: Path, language: Language) -> list[Block]:
             sums = [sum(counts.get((n, split), 0) for n in rest) for split in ("train", "eval")]
             table.append([Cell(t(language, "others")), *(count(v) for v in sums)])
         smallest = min(order, key=lambda name: (counts.get((name, "train"), 0), name))
-        few = counts.get((smallest, "train"), 0)
-        table.append([Cell(t(language, "smallest_is", name=smallest), data=True), count(few), Cell("")])
+        few = [counts.get((smallest, split), 0) for split in ("train", "eval")]
+        table.append([Cell(t(language, "smallest_is", name=smallest), data=True), *(count(v) for v in few)])
         header = [t(language, k) for k in (_COLUMN_TITLES[column], "train", "eval")]
         blocks += [Heading(t(language, title), 2 if not blocks else 3), Table(header, table)]
     return blocks

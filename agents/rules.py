@@ -21,7 +21,7 @@ class RulesProposer:
         """The guarded proposal for a gate; raises `GuardRefused` when nothing inside the limits exists."""
         proposal = suggest(context, self.memory)
         if context.gate == "data":
-            proposal = proposal.model_copy(update={"task_sheet": sheet_of(context, self.memory)})
+            proposal = proposal.model_copy(update={"task_sheet": sheet_of(context, self.memory, proposed=proposal)})
         return guard(proposal, context.spec, approved=context.approved, memory=self.memory)
 
     def consider(self, context: ProposerContext) -> Outcome:

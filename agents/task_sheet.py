@@ -41,9 +41,19 @@ def draft_sheet(spec: Project, source_summaries: Sequence[dict[str, Any]], goal:
     return sheet_of(context, goal=goal)
 
 
-def sheet_of(context: ProposerContext, memory: MemoryFunction | None = None, goal: str = "") -> TaskSheet:
-    """The sheet from everything known at a gate: sources, model folder, device, finished stages."""
+def sheet_of(
+    context: ProposerContext,
+    memory: MemoryFunction | None = None,
+    goal: str = "",
+    proposed: Proposal | None = None,
+) -> TaskSheet:
+    """The sheet from everything known at a gate: sources, model folder, device, finished stages.
+
+    With the gate's own proposal its numbers are the sheet's, after a rework too, and later stages count on it.
+    """
     spec = context.spec
+    if proposed is not None:
+        context = context.model_copy(update={"approved": {**context.approved, proposed.stage: proposed}})
     sheet_stages = []
     for stage in STAGES:
         inputs, criteria = _inputs(spec, stage), spec.criteria(stage)
@@ -51,7 +61,9 @@ def sheet_of(context: ProposerContext, memory: MemoryFunction | None = None, goa
             SheetStage(
                 name=stage,
                 inputs=inputs,
-                expected=_expected(context, stage, memory),
+                expected=proposed.expected
+                if proposed is not None and stage == proposed.stage
+                else _expected(context, stage, memory),
                 criteria=criteria,
                 budget_hours=spec.budget.hours if stage == "train" else None,
                 signed_by=sorted(approver.id for approver in spec.policy.approvers),

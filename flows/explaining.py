@@ -14,7 +14,7 @@ from specs.rulings import Effect, Standing, effect, overriders, rulings, waits_f
 _WORDS: dict[str, tuple[str, str]] = {
     "solo": (
         "solo: one person alone decides, and every report says self-approved",
-        "单人策略：由一人独自决定，所有报告均注明自我批准",
+        "单人策略：由一人独自决定，所有报告均注明自批",
     ),
     "pinned": ("this policy is pinned outside the project", "此策略已在项目之外固定"),
     "not_pinned": (
@@ -24,15 +24,15 @@ _WORDS: dict[str, tuple[str, str]] = {
     "who": ("{quorum} of {people} must approve", "须由 {people} 中的 {quorum} 人批准"),
     "proof": ("each proves who decides by at least: {proof}", "决定者身份证明的最低要求：{proof}"),
     "comment": ("a comment is needed to: {choices}", "以下决定须附说明：{choices}"),
-    "override": ("a failed blocking criterion may be overridden by: {people}", "可越过未通过的阻断标准的人：{people}"),
-    "no_override": ("nobody can override a failed blocking criterion", "无人可越过未通过的阻断标准"),
+    "override": ("a failed blocking criterion may be overridden by: {people}", "可强制放行者：{people}"),
+    "no_override": ("nobody can override a failed blocking criterion", "无人可强制放行未通过的阻断准则"),
     "edits": (
         "approving with edits: others confirm; possible for {people}",
         "带修改的批准须由他人确认；可由 {people} 提出",
     ),
     "edits_alone": ("whoever edits approves the edit too", "修改者本人即可批准其修改"),
     "no_edits": ("nobody can approve with edits: too few others could confirm", "无人可带修改批准：可确认的其他人不足"),
-    "expires": ("denied when nobody has decided after {hours} h", "{hours} 小时内无人决定则视为拒绝"),
+    "expires": ("denied when nobody has decided after {hours} h", "{hours} 小时内无人决定则视为否决"),
     "never": ("waits without a limit", "等待不设时限"),
     "rounds": ("at most {rounds} reworks lead here", "最多返工 {rounds} 次"),
 }

@@ -41,11 +41,11 @@ class Waiting:
 
 _WORDS: dict[str, tuple[str, str]] = {
     "waits": ("waits for {people}", "等待 {people}"),
-    "nobody": ("nobody who could still approve; rework or reject", "已无人可再批准；请返工或拒绝"),
+    "nobody": ("nobody who could still approve; rework or reject", "已无人可再批准；请返工或否决"),
     "given": ("{count} of {quorum} approvals{who}", "已有 {count}/{quorum} 人批准{who}"),
     "who": (" ({people})", "（{people}）"),
     "edited": ("edited by {people}", "由 {people} 修改"),
-    "expires": ("expires at {at}", "于 {at} 过期，过期即拒绝"),
+    "expires": ("expires at {at}", "于 {at} 过期，过期即否决"),
 }
 
 

@@ -13,13 +13,14 @@ if TYPE_CHECKING:
 def without_secrets(spec: Project) -> Project:
     """The spec as it may be written: the URLs of ledger, hub mirror and agent without passwords."""
     ledger, mirror, base_url = spec.ledger, spec.hub.mirror, spec.agent.base_url
-    return spec.model_copy(
-        update={
-            "ledger": ledger and without_password(ledger),
-            "hub": spec.hub.model_copy(update={"mirror": mirror and without_password(mirror)}),
-            "agent": spec.agent.model_copy(update={"base_url": base_url and without_password(base_url)}),
-        }
-    )
+    changed: dict[str, object] = {}  # only what holds a URL: a copied field counts as written by the person
+    if ledger:
+        changed["ledger"] = without_password(ledger)
+    if mirror:
+        changed["hub"] = spec.hub.model_copy(update={"mirror": without_password(mirror)})
+    if base_url:
+        changed["agent"] = spec.agent.model_copy(update={"base_url": without_password(base_url)})
+    return spec.model_copy(update=changed)
 
 
 def with_credentials(kept: Project, written: Project) -> Project:

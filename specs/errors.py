@@ -77,7 +77,7 @@ class Problem:
 
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}" if self.line else self.file
-        value = f" (is {self.value})" if self.value else ""
+        value = f" (is {self.value})" if self.value and self.value not in self.rule else ""
         return f"{where}: {self.path}: {self.rule}{value}. {self.way_out}".rstrip()
 
 

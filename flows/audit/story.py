@@ -204,7 +204,7 @@ def _gate(gate: Gate, language: Language) -> list[str]:
         return [*lines, "  " + word(language, "waits")]
     how = word(language, decision.authentication)
     if decision.self_approved:
-        how += ", " + word(language, "self_approved")
+        how += ("，" if language == "zh" else ", ") + word(language, "self_approved")
     choice = word(language, "rework_choice" if decision.choice == "rework" else decision.choice)
     at = _when(gate.decided_at)
     lines.append("  " + word(language, "decision", choice=choice, actor=decision.actor, at=at, how=how))
@@ -259,7 +259,8 @@ def _verdict(verdict: Verdict | None, metric: Metric, language: Language) -> str
     if verdict is None:
         return "-"
     bound = human(verdict.bound, metric.unit, language)
-    return f"{_OPS[verdict.op]} {bound} {word(language, 'passed' if verdict.passed else 'not_passed')}"
+    key = "passed" if verdict.passed else "not_passed" if verdict.blocking else "warning"
+    return f"{_OPS[verdict.op]} {bound} {word(language, key)}"
 
 
 def _width(text: str) -> int:

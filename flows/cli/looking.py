@@ -39,7 +39,7 @@ def status(run: RunArgument = None, project: ProjectOption = None, as_json: AsJs
     gate = document["gate"]
     say(f"run {document['run']} of {document['project']}: {document['state']}")
     if gate and document["state"] == "waiting":
-        say(f"  gate {gate['id']} round {gate['round']} {_sentence(gate)}")
+        say(f"  gate {gate['id']}, round {gate['round']}: {_sentence(gate)}")
     return EXIT_DONE
 
 
@@ -47,6 +47,11 @@ def _sentence(gate: dict[str, Any]) -> str:
     from flows.standing import sentence
 
     return sentence(gate) if "quorum" in gate else "waits for a decision"
+
+
+def _minute(moment: str) -> str:
+    """A recorded time as a person reads it."""
+    return moment[:16].replace("T", " ") + " UTC"
 
 
 def status_of(found: Any) -> dict[str, Any]:
@@ -103,9 +108,8 @@ def gates(folders: Folders = None, project: Projects = None, as_json: AsJson = F
         emit({"gates": found})
         return EXIT_DONE
     for gate in found:
-        say(
-            f"{gate['project']}  {gate['run']}  gate {gate['id']} round {gate['round']}  open since {gate['opened_at']}"
-        )
+        since = _minute(gate["opened_at"])
+        say(f"{gate['project']}  {gate['run']}  gate {gate['id']} round {gate['round']}  open since {since}")
         say(f"  {_sentence(gate)}")
         say(f"  gatewright review {gate['run']} --project {shlex.quote(gate['folder'])}")
     if not found:
@@ -176,11 +180,10 @@ def review(run: RunArgument = None, project: ProjectOption = None, as_json: AsJs
     if as_json:
         emit(facts.document())
         return EXIT_DONE
-    from rich.markdown import Markdown
-
+    from flows.cli.pages import Page
     from flows.cli.running import how_to_decide
 
-    show(Markdown(page(facts)))
+    show(Page(page(facts)))
     say()
     how_to_decide(facts.state, found.workspace)
     return EXIT_DONE
@@ -189,7 +192,7 @@ def review(run: RunArgument = None, project: ProjectOption = None, as_json: AsJs
 @app.command()
 @guarded
 def verify(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run's id, or its project's folder.")],
+    run: RunArgument = None,
     stage: Annotated[
         Optional[str],  # noqa: UP045
         typer.Argument(metavar="STAGE", help="Default: every stage that was published."),
@@ -201,6 +204,8 @@ def verify(
     from flows.cli.find import find_run
     from flows.verifying import verify_stage
 
+    if stage is None and run in STAGES:  # `gatewright verify data`: the run here
+        run, stage = None, run
     if stage is not None and stage not in STAGES:
         raise InputError(f"{stage!r} is not a stage", f"stages are {', '.join(STAGES)}")
     found = find_run(run, project)

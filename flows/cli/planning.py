@@ -133,11 +133,10 @@ def decompose(
     if as_json:
         emit(sheet.model_dump(mode="json"))
     else:
-        from rich.markdown import Markdown
-
         from agents.reporter import sheet_page
+        from flows.cli.pages import Page
 
-        show(Markdown(sheet_page(sheet, language)))
+        show(Page(sheet_page(sheet, language)))
     return EXIT_DONE
 
 

@@ -86,13 +86,14 @@ def _problem(number: int, source: AnySource, error: SourceError) -> Problem:
 
 
 def _with_proposal(error: SourceError, file: SourceFile, source: AnySource, spec: Project) -> SourceError:
-    """For a table that can be read, and not with this mapping: a mapping that fits, added to the way out."""
+    """For a table that can be read, and not with this mapping: as much of a mapping as fits, added to the way out."""
     if not isinstance(source, WorkOrders | FaultCodes):
         return error
     found = propose_mapping(file, source.kind, spec.language, source.encoding, source.sheet)
     if found is None or not found.columns:
         return error
-    return SourceError(error.message, f"{error.hint}\n    a mapping that fits:\n{found.text()}")
+    fits = "a mapping that fits" if not found.missing else "what fits so far; the rest is for you to find"
+    return SourceError(error.message, f"{error.hint}\n    {fits}:\n{found.text()}")
 
 
 Probed = tuple[int, list[str], str, list[dict[str, str]]]

@@ -77,7 +77,7 @@ _TEXT: dict[str, tuple[str, str]] = {
     "ssh_signature": ("SSH signature", "SSH 签名"),
     "approve": ("approved", "批准"),
     "rework": ("rework", "返工"),
-    "reject": ("rejected", "拒绝"),
+    "reject": ("rejected", "否决"),
 }
 
 

@@ -49,6 +49,19 @@ def test_the_sheet_of_the_first_gate_counts_rows_steps_and_hours(tmp_path):
     assert expected["data", "samples_train"] + expected["data", "samples_eval"] < 460
 
 
+def test_after_a_rework_the_sheet_expects_what_is_proposed_now(tmp_path):
+    rows = [{"kind": "work_orders", "rows": 400}]
+    first = RulesProposer().propose(context("data", source_summaries=rows))
+    asked = {"round": 2, "feedback": "eval_share=0.3", "last_proposal": first}
+    now = RulesProposer().propose(context("data", source_summaries=rows, **asked))
+    assert now.parameters["eval_share"] == 0.3
+    assert now.task_sheet is not None
+    sheet = {(s.name, e.metric): e.value for s in now.task_sheet.stages for e in s.expected}
+    held_out = {e.metric: e.value for e in now.expected}["samples_eval"]
+    assert held_out == 102  # 0.3 of the 340 rows that usually stay
+    assert sheet["data", "samples_eval"] == sheet["evaluate", "samples_evaluated"] == held_out
+
+
 def test_only_the_first_gate_carries_the_sheet():
     assert RulesProposer().propose(context("stress_test")).task_sheet is None
 

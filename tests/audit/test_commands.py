@@ -161,7 +161,7 @@ def test_the_story_of_a_chinese_project_is_chinese(shell: Shell, tmp_path: Path)
     assert "gate" not in out
     _, out = shell("audit", "diff", "first", "second", at=folder)
     assert [
-        word for word in ("指标", "数据: loss", "数据,第 1 轮", "等待决定", "相同:", "批准") if word not in out
+        word for word in ("指标", "数据: loss", "数据，第 1 轮", "等待决定", "相同：", "批准") if word not in out
     ] == []
 
 

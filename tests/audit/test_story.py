@@ -69,7 +69,7 @@ def test_a_quiet_run_says_that_nothing_differed(tmp_path: Path):
 
 def test_the_chinese_story_says_the_same_in_chinese(eventful: RunMaker):
     text = story(eventful, "zh")
-    for words in ("与预期不同之处", "未认证:姓名仅为声明", "自我批准", "越过了未通过的阻断标准", "预期", "已完成"):
+    for words in ("与预期不同之处", "未认证：姓名仅为声明", "自批", "强制放行了未通过的阻断准则", "预期", "已完成"):
         assert words in text
     assert "self-approved" not in text
     assert len(text.splitlines()) == len(story(eventful).splitlines())
@@ -143,4 +143,4 @@ def test_what_was_closed_lost_and_removed_is_told(tmp_path: Path):
     assert "me closed the run where it stood: the disk died" in text
     assert "it was lost: checkpoints" in text
     assert "1 files were removed on request: somebody asked" in text
-    assert "应要求删除了 1 个文件:somebody asked" in story(maker, "zh")
+    assert "应要求删除了 1 个文件：somebody asked" in story(maker, "zh")

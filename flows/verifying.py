@@ -12,9 +12,10 @@ from flows.ledger import Ledger
 from flows.proposing import model_of
 from flows.removal import removed_files
 from flows.state import fold
-from flows.workspace import Workspace, frozen_spec
+from flows.workspace import Workspace, code_version, frozen_spec
 from specs.base import Strict
 from specs.criteria import Metric, Verdict
+from specs.decisions import GateDocument
 from specs.results import Evidence, list_artifacts
 from tasks.registry import DEFINITIONS
 
@@ -32,6 +33,7 @@ class StageVerification(Strict):
     verdicts: list[Verdict]
     differences: list[str]
     removed: list[str] = Field(default_factory=list)
+    newer: list[str] = Field(default_factory=list, description="what the code of that time did not measure or judge")
 
 
 def verify_stage(workspace: Workspace, ledger: Ledger, stage: str) -> StageVerification | None:
@@ -84,8 +86,9 @@ def verify_stage(workspace: Workspace, ledger: Ledger, stage: str) -> StageVerif
             verdicts=[],
             differences=[*differences, f"metrics cannot be recomputed from these files: {type(error).__name__}"],
         )
-    differences += _metric_differences(evidence.metrics, metrics)
-    differences += _verdict_differences(evidence.verdicts, verdicts)
+    newer = _newer(evidence, metrics, verdicts) if _code_of(folder) != code_version() else []
+    differences += _metric_differences(evidence.metrics, metrics, newer)
+    differences += _verdict_differences(evidence.verdicts, verdicts, newer)
     return StageVerification(
         stage=stage,
         attempt=attempt.number,
@@ -93,7 +96,27 @@ def verify_stage(workspace: Workspace, ledger: Ledger, stage: str) -> StageVerif
         metrics=metrics,
         verdicts=verdicts,
         differences=differences,
+        newer=newer,
     )
+
+
+def _code_of(folder: Path) -> str:
+    """The code version that the attempt's gate was opened with; empty where there is no gate to say so."""
+    gate = folder / "gate.json"
+    return GateDocument.model_validate_json(gate.read_bytes()).code if gate.is_file() else ""
+
+
+def _newer(evidence: Evidence, metrics: dict[str, Metric], verdicts: list[Verdict]) -> list[str]:
+    """Metrics and criteria of today's code that the attempt's own code had not: no difference, and said."""
+    judged = {_named(v) for v in evidence.verdicts}
+    return [
+        *sorted(metrics.keys() - evidence.metrics.keys()),
+        *sorted({_named(v) for v in verdicts if v.metric not in evidence.metrics} - judged),
+    ]
+
+
+def _named(verdict: Verdict) -> str:
+    return f"{verdict.metric} {verdict.op} {verdict.bound:g}"
 
 
 def _removed(workspace: Workspace, ledger: Ledger, project: str, folder: Path, evidence: Evidence) -> list[str]:
@@ -115,9 +138,9 @@ def _file_differences(folder: Path, evidence: Evidence, removed: list[str]) -> l
     return lines + [f"{p} was changed" for p in sorted(listed.keys() & found.keys()) if listed[p] != found[p]]
 
 
-def _metric_differences(recorded: dict[str, Metric], now: dict[str, Metric]) -> list[str]:
+def _metric_differences(recorded: dict[str, Metric], now: dict[str, Metric], newer: list[str]) -> list[str]:
     lines = []
-    for name in sorted(recorded.keys() | now.keys()):
+    for name in sorted((recorded.keys() | now.keys()) - set(newer)):
         before, after = recorded.get(name), now.get(name)
         old, new = (m.value if m else None for m in (before, after))
         if (old is None) != (new is None) or (
@@ -127,13 +150,10 @@ def _metric_differences(recorded: dict[str, Metric], now: dict[str, Metric]) -> 
     return lines
 
 
-def _verdict_differences(recorded: list[Verdict], now: list[Verdict]) -> list[str]:
-    def passed(verdicts: list[Verdict]) -> dict[str, bool]:
-        return {f"{v.metric} {v.op} {v.bound:g}": v.passed for v in verdicts}
-
-    before, after = passed(recorded), passed(now)
+def _verdict_differences(recorded: list[Verdict], now: list[Verdict], newer: list[str]) -> list[str]:
+    before, after = ({_named(v): v.passed for v in verdicts} for verdicts in (recorded, now))
     return [
         f"criterion {name}: recorded {before.get(name)}, recomputed {after.get(name)}"
-        for name in sorted(before.keys() | after.keys())
+        for name in sorted((before.keys() | after.keys()) - set(newer))
         if before.get(name) != after.get(name)
     ]

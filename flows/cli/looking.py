@@ -227,4 +227,6 @@ def verify(
                 say(f"  {line} was removed on request")
             for line in result.differences:
                 say(f"  {line}")
+            if result.newer:
+                say(f"  not known to the code of that time: {', '.join(result.newer)}")
     return EXIT_DONE if good else EXIT_VERIFICATION

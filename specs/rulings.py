@@ -160,7 +160,8 @@ def _authentication(policy: Policy, rules: GateRules, decision: Decision) -> Rul
     way_out = PROOFS[least]
     if given == "unauthenticated" and least == "terminal" and not policy.solo:
         text = f"--as {decision.actor} alone is a claim, and this policy is not solo"
-        way_out += ", with a token or a signature, or set policy.solo: true before the run"
+        way_out += ", with a token (GATEWRIGHT_TOKEN, from `gatewright token new`) or a signature (--sign KEY); "
+        way_out += "whoever works alone sets policy.solo: true before the run"
     else:
         text = f"gate {rules.gate} needs {least}, and this decision is {given}"
     return Ruling("authentication", False, text, way_out)

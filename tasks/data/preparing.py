@@ -209,7 +209,9 @@ def _held_out(samples: Samples, component: I64, by_time: F64 | None, recipe: Rec
                 "map the date column of the work orders (columns: {date: ...}), or set split: {by: component}",
             )
         chosen = choose_newest(component, types, time, target)
-    return np.isin(component, np.fromiter(chosen, np.int64, len(chosen)))
+    held_out: Flags = np.isin(component, np.fromiter(chosen, np.int64, len(chosen)))
+    counts["held_out_short"] = target - int(held_out.sum())
+    return held_out
 
 
 def _without_leakage(

@@ -80,6 +80,10 @@ _NOTES: dict[str, dict[Language, str]] = {
         "en": "samples in the largest group of similar records, all on one side of the split: {n}",
         "zh": "最大相似记录组的样本数（全部在划分的同一侧）：{n}",
     },
+    "held_out_short": {
+        "en": "held-out samples fewer than asked for, as groups stay whole and every fault type stays in training: {n}",
+        "zh": "留出样本比要求少（相似组不拆开，每种故障类型都留在训练集）：{n}",
+    },
     "moved_to_train": {
         "en": "held-out samples moved to train with a training sample that they resemble: {n}",
         "zh": "因与训练样本相似而一并移入训练集的留出样本：{n}",

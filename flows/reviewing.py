@@ -58,7 +58,16 @@ class GateFacts:
             "evidence": self.finished.model_dump(mode="json") if self.finished else None,
             "expected": [row.model_dump(mode="json") for row in self.expected],
             "report": self.report,
+            "changed": self.changed,
         }
+
+    @property
+    def changed(self) -> list[str]:
+        """Files that are not what was shown when the gate opened, relative to the run's folder."""
+        edited = bool(self.gate.amendments)
+        return gatefiles.changed_files(
+            self.workspace.folder, self.gate.name, self.gate.round, self.gate.digest, amended=edited
+        )
 
     @property
     def waiting(self) -> Waiting:
@@ -157,7 +166,20 @@ def page(facts: GateFacts) -> str:
         report=facts.report_in_project,
         approvals=_approvals(facts),
     )
-    return harmless(text)
+    return harmless(_warning(facts) + text)
+
+
+_CHANGED: dict[str, str] = {
+    "en": "**Not what was shown when the gate opened: {files}. Nobody can approve until it is restored.**\n\n",
+    "zh": "**以下文件与审批点打开时展示的不一致：{files}。恢复之前无法批准。**\n\n",
+}
+
+
+def _warning(facts: GateFacts) -> str:
+    """What was changed since the gate opened, before anything else; empty where nothing was."""
+    files = "、" if facts.spec.language == "zh" else ", "
+    changed = facts.changed
+    return _CHANGED[facts.spec.language].format(files=files.join(f"`{name}`" for name in changed)) if changed else ""
 
 
 def _approvals(facts: GateFacts) -> str:

@@ -5,7 +5,6 @@ The same checks for the rules, for a language model and for a person's `--set`. 
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from specs.errors import GuardRefused
 from specs.parameters import PARAMETERS, TrainingConfiguration, leaves, replace, resolve
 from specs.project import Project
 from specs.proposals import MemoryCheck, Proposal, Reason
+from specs.words import nearest
 
 
 def check(
@@ -124,9 +124,8 @@ def _near(key: str, parameters: dict[str, Any]) -> str:
     if len(ends) > 1:
         return f"it is ambiguous: write one of {', '.join(ends)}"
     names = {path.rpartition(".")[2]: path for path in flat} | {path: path for path in flat}
-    close = difflib.get_close_matches(key, sorted(names), n=1)
-    nearest = f"did you mean {names[close[0]]}? " if close else ""
-    return f"{nearest}parameters are {', '.join(flat)}"
+    close = nearest(key.rpartition(".")[2], sorted(names)) or nearest(key, sorted(names))
+    return f"did you mean {names[close[0]]}?" if close else f"parameters are {', '.join(flat)}"
 
 
 def _schema(proposal: Proposal) -> tuple[Strict | None, list[str]]:

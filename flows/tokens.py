@@ -100,7 +100,8 @@ def token_in(text: str, project_dir: Path, now: datetime | None = None) -> Token
             return token
     raise PolicyRefused(
         f"the token in {VARIABLE} is unknown here, revoked or expired",
-        "ask for a new one: gatewright token new --as WHO; `gatewright token list` shows which are valid",
+        "`gatewright token list` shows which are valid, gatewright token new --as WHO makes one; "
+        f"unset {VARIABLE} when it belongs to another project",
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.guard import check, guard
+from agents.guard import Change, apply_changes, check, guard
 from agents.limits import limits
 from agents.rules import RulesProposer
 from flows import decide
@@ -149,3 +149,13 @@ def test_limits_of_train_hold_where_its_configuration_is_chosen():
     paths = {limit.path for limit in limits(SPEC, "stress_test")}
     assert {"training.epochs", "training.max_steps"} <= paths
     assert paths <= set(leaves(STRESS.parameters))
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [("learning_rate", "training.lr"), ("training.learning_rate", "training.lr"), ("optimiser", "training.optimizer")],
+)
+def test_a_misspelt_parameter_is_answered_with_the_one_that_is_meant(key: str, meant: str):
+    with pytest.raises(GuardRefused) as caught:
+        apply_changes(STRESS, [Change(key, "1", "asked for", "person")])
+    assert caught.value.hint == f"did you mean {meant}?"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from specs.credentials import without_secrets
 from specs.defaults import effective_spec
 from specs.loading import parse_project
 
@@ -35,3 +36,13 @@ def test_a_password_is_not_printed():
     text = str(effective_spec(parse_project(TEXT)))
     assert "geheim" not in text
     assert "user:***@db.example" in text
+
+
+def test_leaving_passwords_out_marks_nothing_as_written():
+    without_ledger = TEXT[: TEXT.index("ledger:")]
+    defaults = {p: default for p, _, default in effective_spec(without_secrets(parse_project(without_ledger)))}
+    assert defaults["ledger"]
+    assert defaults["hub.mirror"]
+    assert defaults["agent.base_url"]
+    written = {p: default for p, _, default in effective_spec(without_secrets(parse_project(TEXT)))}
+    assert not written["ledger"]

@@ -95,9 +95,9 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         "samples_without_provenance",
         "samples",
         "block == 0",
-        "samples without a source row",
-        "无来源的样本",
-        "sample_ids of row_ledger.parquet against samples.parquet, both ways",
+        "samples without a source row, or saying something else than it",
+        "无来源行或与来源行不符的样本",
+        "sample_ids of row_ledger.parquet against samples.parquet, both ways; words of samples against raw table rows",
     ),
     _define(
         _D,

@@ -30,7 +30,7 @@ _WITH_ROLE = re.compile(
     rf"(?={_VERB}|{_TITLE}|(?!{_HAN}))"
 )
 _ROLE_AND_NAME = re.compile(
-    rf"(?P<role>{_ROLE})(?P<name>(?!{_NO_NAMES})[{_SURE}]{_HAN}{{1,2}}?)(?={_VERB}|[，。,；;、\s）)]|$)"
+    rf"(?P<role>{_ROLE})\s{{0,2}}(?P<name>(?!{_NO_NAMES})[{_SURE}]{_HAN}{{1,2}}?)(?={_VERB}|[，。,；;、\s）)]|$)"
 )
 _NICKNAME = re.compile(rf"(?<!{_HAN})(?P<name>[小老][{_SURE}黄周林何马田])(?={_VERB})")
 _LATIN_ROLE = re.compile(rf"(?P<role>{_ROLE})\s*[:：]\s*(?P<name>[A-Z][a-z]+(?:[ ·][A-Z][a-z]+){{0,2}})(?![A-Za-z0-9])")
@@ -68,7 +68,7 @@ _HINTS_CHINESE = frozenset("傅师理任长管总员士姐工人者名字监机�
 """One of them is in every title and role above: texts without any, which are most, need no search."""
 _HINTS_ENGLISH = (
     *(
-        " by ",
+        " by",
         "mr.",
         "mr ",
         "mrs",

@@ -90,6 +90,23 @@ def numbers(text: str) -> Iterator[Found]:
         yield from _international(text)
 
 
+_UNIT_AFTER = re.compile(
+    r"\s*(?:(?:mm|um|μm|m[AVNgs]|k[AVWNg]|k?Hz|[kM]?Pa|rpm|r/min|bar|psi|°|℃|deg|pulses?|counts?|ppr|pcs"
+    r"|cycles|hours)(?![A-Za-z])"
+    r"|[件脉毫微米秒度元]|次(?!日)|小时|分钟|赫兹|伏特?|安培|千[瓦伏克帕])"
+)
+_MEASURE_BEFORE = re.compile(
+    r"(?:\b(?:count(?:er)?|pulses?|offset|preset|reading|value|range|life|speeds?|rpm|resolution|encoder|fuse|ratio|set(?:\s?to)?)"
+    r"|读数|计数器?|脉冲数?|转速|电流|电压|压力|产量|里程|总数|数量|设定值|分辨率|量程)(?:\s*(?:is|was|=|为|是|到))?[\s:：=（(]*$",
+    re.IGNORECASE,
+)
+
+
+def _measured(text: str, start: int, end: int) -> bool:
+    """Whether a unit follows a number or a word of measuring stands before it: a reading, and no phone or card."""
+    return bool(_UNIT_AFTER.match(text, end) or _MEASURE_BEFORE.search(text, max(0, start - _LOOK_BACK), start))
+
+
 def attached(text: str, start: int, end: int) -> bool:
     """Whether letters or digits go on at either end, directly or over a dash, dot or underscore."""
     before, after = text[max(0, start - 2) : start], text[end : end + 2]
@@ -158,7 +175,8 @@ def _cards(text: str) -> Iterator[Found]:
         if attached(text, start, end) or not luhn(digits) or len(set(digits)) < 2:
             continue
         announced = _CARD_BEFORE.search(text, max(0, start - _LOOK_BACK), start)
-        if announced or (_LUHN_STARTS.match(digits) and not _named_identifier(text, start)):
+        other = _named_identifier(text, start) or _measured(text, start, end)
+        if announced or (_LUHN_STARTS.match(digits) and not other):
             yield Found("bank_card", start, end)
 
 
@@ -169,7 +187,7 @@ def _phones(text: str, pattern: re.Pattern[str]) -> Iterator[Found]:
         announced = _announced(text, start)
         if attached(text, start, end) and not (announced and not attached(f" {text[start:]}", 1, end - start + 1)):
             continue
-        if _named_identifier(text, start) and not announced:
+        if not announced and (_named_identifier(text, start) or _measured(text, start, end)):
             continue
         if not announced and (match.groupdict().get("gap") or "-").isspace():
             continue

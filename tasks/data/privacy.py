@@ -22,10 +22,15 @@ _ORDER: Sequence[PersonalKind] = ("email", "id_number", "bank_card", "phone", "p
 """Which kind wins where finds overlap: the one with the stricter form."""
 
 
+_WIDE = "０１２３４５６７８９＋－＠．（）‐‑–—"
+_NARROW = str.maketrans(_WIDE, "0123456789+-@.()----")
+"""Digits and marks as Chinese input methods write them, one for one: numbers are found in either width."""
+
+
 def find(text: str, allowed: Iterable[str] = ()) -> list[Found]:
     """Personal data in a text, in order, without overlaps; what stands in `allowed` is left out."""
     known = {plain(entry) for entry in allowed}
-    found = [f for f in (*numbers(text), *names(text)) if plain(text[f.start : f.end]) not in known]
+    found = [f for f in (*numbers(text.translate(_NARROW)), *names(text)) if plain(text[f.start : f.end]) not in known]
     found.sort(key=lambda f: (_ORDER.index(f.kind), f.start - f.end, f.start))
     taken: list[Found] = []
     for one in found:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ from tasks.verify import data_raw as raw
 from tasks.verify import data_texts as texts
 from tasks.verify import personal
 from tasks.verify.data_rows import RawFiles
+from tasks.verify.data_words import says_otherwise
 from tasks.verify.parquet_rows import Keys, key_of, keys_of, place_of
 
 Row = Mapping[str, str]
@@ -27,13 +29,16 @@ class Tables:
     units: Keys = field(default_factory=lambda: np.zeros(0, np.uint64))
     variants_lost: int = 0
     answer_tokens_cut: int = 0
+    saying_otherwise: int = 0
 
 
 class _Answers:
-    """What was answered at each place, held as one Arrow column."""
+    """What was asked and answered at each place, held as Arrow columns."""
 
     def __init__(self, files: RawFiles) -> None:
-        self._texts: pa.ChunkedArray = pq.read_table(files.samples.path, columns=["answer"])["answer"]
+        held = pq.read_table(files.samples.path, columns=["prompt", "answer"])
+        self._asked: pa.ChunkedArray = held["prompt"]
+        self._texts: pa.ChunkedArray = held["answer"]
         places = keys_of(
             place_of(s["source"], s["location"])
             for batch in files.samples.batches(["source", "location"])
@@ -42,11 +47,12 @@ class _Answers:
         self._order = np.argsort(places, kind="stable")
         self._places = places[self._order]
 
-    def at(self, place: int) -> str:
-        """All that is answered there, one sample after the other; empty where there is no sample."""
+    def at(self, place: int) -> tuple[str, str]:
+        """All that is asked and answered there, one sample after the other; empty where there is no sample."""
         low = np.searchsorted(self._places, np.uint64(place), side="left")
         high = np.searchsorted(self._places, np.uint64(place), side="right")
-        return "".join(self._texts[int(i)].as_py() for i in self._order[low:high])
+        found = [int(i) for i in self._order[low:high]]
+        return "".join(self._asked[i].as_py() for i in found), "".join(self._texts[i].as_py() for i in found)
 
 
 def look_at_tables(files: RawFiles, template: PromptTemplate) -> Tables:
@@ -63,16 +69,19 @@ def look_at_tables(files: RawFiles, template: PromptTemplate) -> Tables:
         key: {"text": p["text"]} for p in files.paragraphs if (key := place_of(p["source"], p["location"])) in needed
     }
     answers, units = _Answers(files), array("Q")
-    for (source, location), row in _rows(files):
+    masked, cut = _masked(files), _cut(files)
+    for (source, location), row, machine in _rows(files):
         place = place_of(source, location)
         units.append(place)
         if place in needed:
             held[place] = dict(row)
+        prompt, answer = answers.at(place)
+        if not answer:
+            continue
         said = letters(row.get("repair") or row.get("remedy") or "")
-        if said:
-            answer = answers.at(place)
-            if answer and not ends_alike(answer, said):
-                found.answer_tokens_cut += max(1, len(template.encode("", said).input_ids) - 1)
+        if said and not ends_alike(answer, said):
+            found.answer_tokens_cut += max(1, len(template.encode("", said).input_ids) - 1)
+        found.saying_otherwise += says_otherwise(row, (prompt, answer), masked[place], place in cut, machine)
     found.units = keys_of(units)
     for mine, kept in merged:
         a, b = held.get(mine), held.get(kept)
@@ -80,9 +89,27 @@ def look_at_tables(files: RawFiles, template: PromptTemplate) -> Tables:
     return found
 
 
-def _rows(files: RawFiles) -> Iterator[tuple[tuple[str, str], Row]]:
+def _masked(files: RawFiles) -> Counter[int]:
+    """Characters of personal data masked in the samples of each place."""
+    found: Counter[int] = Counter()
+    for m in files.masked:
+        if m["place"] == "sample":
+            found[place_of(m["source"], m["location"])] += m["characters"]
+    return found
+
+
+def _cut(files: RawFiles) -> set[int]:
+    """The places whose prompts were shortened."""
+    batches = files.ledger.batches(["source", "location", "cut_tokens"])
+    return {place_of(row["source"], row["location"]) for batch in batches for row in batch if row["cut_tokens"]}
+
+
+def _rows(files: RawFiles) -> Iterator[tuple[tuple[str, str], Row, str]]:
+    """(place, fields, the machine that the source is about) of every row of every raw table."""
     for name, path, source in files.files(*raw.TABLE_KINDS):
-        yield from raw.iter_table_rows(name, path, source, files.encoding(name))
+        machine = str(source.get("device_model") or "")
+        for place, row in raw.iter_table_rows(name, path, source, files.encoding(name)):
+            yield place, row, machine
 
 
 def ends_alike(answer: str, said: str) -> bool:

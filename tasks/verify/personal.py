@@ -26,6 +26,16 @@ _NOT_A_PERSON = re.compile(
     r"|号|编码|代码|料|件|批|条码|参数|报警|版本|程序|资产|零件|规格|序列|订单)\W*(?:no|number|num|nr|id|code|is|was|为|是|号码?)?\W*$",
     re.IGNORECASE,
 )
+_READING_BEFORE = re.compile(
+    r"(?:count(?:er)?|pulses?|offset|preset|reading|value|range|life|speeds?|rpm|resolution|encoder|fuse|ratio|set"
+    r"|读数|计数器?|脉冲数?|转速|电流|电压|压力|产量|里程|总数|数量|设定值|分辨率|量程)\W*(?:to|is|was|为|是|到)?\W*$",
+    re.IGNORECASE,
+)
+_READING_AFTER = re.compile(
+    r"\s*(?:(?:mm|um|μm|m[AVNgs]|k[AVWNg]|k?Hz|[kM]?Pa|rpm|r/min|bar|psi|°|℃|deg|pulses?|counts?|ppr|pcs"
+    r"|cycles|hours)(?![A-Za-z])"
+    r"|[件脉毫微米秒度元]|次(?!日)|小时|分钟|赫兹|伏特?|安培|千[瓦伏克帕])"
+)
 _CARD_WORD = re.compile(r"(?:卡号|card|账号|account)\W*(?:no|number)?\W*$", re.IGNORECASE)
 _MAIL = re.compile(r"[\w.+%\-]+@[\w\-]+(?:\.[\w\-]+)*\.[a-z]{2,}", re.IGNORECASE | re.ASCII)
 _CHINESE_PLATE = re.compile(
@@ -43,9 +53,13 @@ _MISTER = re.compile(r"\b(?:Mr|Mrs)\.? ([A-Z][a-z]{2,})(?![\w])")
 _BY_INITIAL = re.compile(r"\b(?:[Rr]eported|[Rr]epaired|[Cc]hecked) by ([A-Z]\. ?[A-Z][a-z]+)(?!\w)")
 
 
+_NARROW = str.maketrans(dict(zip("０１２３４５６７８９＋－＠．（）‐‑–—", "0123456789+-@.()----", strict=True)))
+
+
 def personal_data(text: str, allowed: Iterable[str] = ()) -> list[str]:
-    """Every piece of personal data in a text, as it stands there; entries of the allow list are left out."""
+    """Every piece of personal data in a text, in narrow digits; entries of the allow list are left out."""
     known = {_letters(entry) for entry in allowed}
+    text = text.translate(_NARROW)
     found = [*_numbers(text), *_MAIL.findall(text), *_plates(text), *_TITLED.findall(text)]
     found += [m.group(1) for pattern in (_ROLE, _MISTER, _BY_INITIAL) for m in pattern.finditer(text)]
     announced = (m.group(1) for m in _ANNOUNCED.finditer(text))
@@ -64,17 +78,16 @@ def _plates(text: str) -> list[str]:
 
 
 def _numbers(text: str) -> list[str]:
-    return [
-        m.group() for m in _GROUPS.finditer(text) if _is_personal(m.group(), text[max(0, m.start() - 30) : m.start()])
-    ]
+    found = ((m.group(), text[max(0, m.start() - 30) : m.start()], m.end()) for m in _GROUPS.finditer(text))
+    return [group for group, before, end in found if _is_personal(group, before, bool(_READING_AFTER.match(text, end)))]
 
 
-def _is_personal(group: str, before: str) -> bool:
+def _is_personal(group: str, before: str, unit_follows: bool) -> bool:
     digits = re.sub(r"[^\dXx]", "", group)
     solid = digits == group
     if _CARD_WORD.search(before):
         return 15 <= len(digits) <= 19 and digits.isdigit() and _card_check(digits)
-    if _NOT_A_PERSON.search(before):
+    if _NOT_A_PERSON.search(before) or _READING_BEFORE.search(before) or unit_follows:
         return False
     if re.fullmatch(r"(?:\+?86[ -]?)?1[3-9]\d-?\d{4}-?\d{4}", group) and len(digits) in (11, 13):
         return group.count("-") in (0, 2, 3) or group.startswith("+")
@@ -128,6 +141,11 @@ def placeholders(text: str) -> int:
     return len(_PLACEHOLDER.findall(text))
 
 
+def without_placeholders(text: str) -> str:
+    """A text with a space where personal data was masked."""
+    return _PLACEHOLDER.sub(" ", text)
+
+
 def end_of(text: str) -> tuple[str, bool]:
     """The last piece of a text between placeholders, and whether personal data was masked behind it."""
     pieces = _PLACEHOLDER.split(text)
@@ -137,6 +155,7 @@ def end_of(text: str) -> tuple[str, bool]:
 
 def blank(text: str) -> str:
     """A raw text without personal numbers and addresses: what a comparison of codes and numbers may rest on."""
+    text = text.translate(_NARROW)
     for piece in sorted(personal_data(text), key=len, reverse=True):
         if len(piece) > 5:
             text = text.replace(piece, " ")

@@ -259,3 +259,39 @@ def test_characters_that_masking_does_not_explain_are_still_found(planted: Plant
         assert planted.measured()["characters_unexplained"].value > 0
     finally:
         pq.write_table(table, path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "电流 400-500-6000 mA",
+        "fuse 250-500-1000",
+        "tool life 800-900-1000",
+        "加工 13800138000 件",
+        "计数器读数13800138000",
+        "count 4111111111111111 pulses",
+    ],
+)
+def test_readings_are_no_phone_and_no_card_for_the_stage_and_for_its_verifier(text):
+    assert not find(text)
+    assert not personal_data(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "call us 555-123-4567 a technician comes",
+        "服务热线400-820-8820转1",
+        "１３８００１３８０００",
+        "138—0013—8000",
+        "010－62345678",
+        "13812345678次日到场",
+    ],
+)
+def test_numbers_are_found_in_full_width_with_long_dashes_and_before_what_is_no_unit(text):
+    assert [f.kind for f in find(text)] == ["phone"]
+
+
+@pytest.mark.parametrize("text", ["Reported by: J. Smith", "Completed by: Ann Lee", "报修人 张伟 到场", "维修员 李明"])
+def test_names_in_the_cells_of_a_form_are_found(text):
+    assert [f.kind for f in find(text)] == ["name"]

@@ -17,6 +17,7 @@ from specs.criteria import blocked, judge
 from specs.metrics import default_criteria, definitions
 from specs.project import Project
 from tasks.data import quoting
+from tasks.prompts import PromptTemplate
 from tasks.verify.data import metrics
 from tests.support.raw_project import EXACT_ROW, VARIANT_ROWS, Finished, finish, run_stage, stage_context
 
@@ -111,6 +112,44 @@ def test_a_paragraph_that_disappeared_is_found(spoilt):
     assert found["characters_unexplained"] > 0
 
 
+def _say(sample: dict[str, Any], prompt: str, answer: str, template: PromptTemplate) -> None:
+    """Change what a sample says so that nothing about the sample itself gives it away."""
+    encoded = template.encode(prompt, answer)
+    sample |= {"prompt": prompt, "answer": answer, "n_tokens": len(encoded.input_ids)}
+    sample["text"] = template.text(prompt, answer)
+
+
+@pytest.mark.parametrize("fault", ["invented", "cut in the middle", "another code", "question of another row"])
+@pytest.mark.parametrize("kind", ["work_order", "fault_code"])
+def test_a_sample_that_says_something_else_than_its_row_is_found(spoilt, tiny_model, kind, fault):
+    template = PromptTemplate.load(tiny_model)
+
+    def change(rows: Rows) -> None:
+        one, other = [r for r in rows if r["kind"] == kind and r["split"] == "train"][5:7]
+        prompt, answer = one["prompt"], one["answer"]
+        middle = len(answer) // 2
+        changed = {
+            "invented": (prompt, f"First call the maker 马上. {answer}"),
+            "cut in the middle": (prompt, answer[: middle - 7] + answer[middle:]),
+            "another code": (prompt.replace(one["fault_type"], "ALM-0099"), answer),
+            "question of another row": (other["prompt"], answer),
+        }[fault]
+        _say(one, *changed, template)
+
+    assert spoilt("samples", change)["samples_without_provenance"] >= 1
+
+
+def test_a_number_altered_in_a_manual_is_found_although_its_digits_are_all_there(spoilt, tiny_model):
+    template = PromptTemplate.load(tiny_model)
+
+    def change(rows: Rows) -> None:
+        one = next(r for r in rows if r["kind"] == "manual" and "10" in r["answer"])
+        head, _, tail = one["answer"].rpartition("10")
+        _say(one, one["prompt"], f"{head}01{tail}", template)
+
+    assert spoilt("samples", change)["characters_unexplained"] == 1
+
+
 def test_characters_lost_from_a_paragraph_are_found(spoilt):
     def shorten(rows: Rows) -> None:
         rows[2]["text"] = rows[2]["text"][:-7]
@@ -180,7 +219,7 @@ def test_a_sample_that_names_another_row_is_found(spoilt):
     def swap(rows: Rows) -> None:
         rows[0]["location"], rows[1]["location"] = rows[1]["location"], rows[0]["location"]
 
-    assert spoilt("samples", swap)["samples_without_provenance"] == 2
+    assert spoilt("samples", swap)["samples_without_provenance"] >= 2
 
 
 def pair(rows: Rows) -> tuple[dict[str, Any], dict[str, Any]]:

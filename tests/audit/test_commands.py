@@ -153,6 +153,12 @@ def test_a_run_does_not_differ_from_its_bundle(shell: Shell, made: Path, tmp_pat
     assert "no difference" in shell("audit", "diff", tmp_path / "run.zip", "first", at=made)[1]
 
 
+def test_verify_means_the_run_here_when_only_a_stage_is_named(shell: Shell, made: Path):
+    for words in (("train",), ("second", "train")):
+        answer = shell.json("verify", *words, at=made)
+        assert answer["error"]["message"] == "train has no published attempt in second"
+
+
 def test_the_story_of_a_chinese_project_is_chinese(shell: Shell, tmp_path: Path):
     folder = project(tmp_path / "project", "zh")
     _, out = shell("audit", "show", "second", at=folder)

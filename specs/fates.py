@@ -48,7 +48,6 @@ _REASONS: dict[str, tuple[str, str]] = {
     "begins_with_an_answer": ("the conversation begins with an answer", "对话以回答开头"),
     "questions_and_answers_do_not_alternate": ("questions and answers do not alternate", "问答没有交替"),
     "not_only_text": ("holds pictures or other parts that are no text", "含有图片等非文本内容"),
-    "not_one_question_and_one_answer": ("more than one question and one answer", "不是一问一答"),
     "page_without_text": ("a page without text layer: it needs OCR", "没有文本层的页面，需要 OCR"),
     "ocr_unsure": ("recognised from a picture, and not surely enough", "由图片识别，把握不足"),
     "page_furniture": ("a running header or footer", "页眉或页脚"),

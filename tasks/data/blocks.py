@@ -17,13 +17,15 @@ BlockKind = Literal["heading", "text", "list", "table", "furniture", "no_text"]
 class Block:
     """A piece of a document. A table has one line per row, cells separated by tabs. `page` is 1-based, 0 without.
 
-    `furniture` is what stands on every page (running headers, footers, navigation); `no_text` a page without text.
+    `furniture` is what stands on every page (running headers, footers, navigation); `no_text` a page without text;
+    `recognised` what was read from a picture.
     """
 
     kind: BlockKind
     text: str
     level: int = 0
     page: int = 0
+    recognised: bool = False
 
 
 @dataclass(slots=True)

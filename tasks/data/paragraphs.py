@@ -27,7 +27,10 @@ HEADING_BONUS = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """A piece that is never cut: a sentence, a list or list item, a table row. `heading` is the path above it."""
+    """A piece that is never cut: a sentence, a list or list item, a table row. `heading` is the path above it.
+
+    Pieces that were `recognised` from pictures and pieces of digital text are never in one paragraph.
+    """
 
     text: str
     tokens: int
@@ -36,6 +39,7 @@ class Atom:
     starts_section: bool
     glue: str
     header: str = ""
+    recognised: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +70,12 @@ def _atoms(blocks: Sequence[Block], target: int, count: Callable[[str], int]) ->
     path: list[tuple[int, str]] = []
     pending: list[str] = []
     above: tuple[str, ...] = ()
+    last = blocks[0] if blocks else None
     for block in blocks:
+        if pending and last and last.recognised != block.recognised:
+            yield _headings(pending, above, last, count)
+            pending = []
+        last = block
         if block.kind == "heading":
             if not pending:
                 above = tuple(title for level, title in path if level < block.level)
@@ -78,11 +87,17 @@ def _atoms(blocks: Sequence[Block], target: int, count: Callable[[str], int]) ->
         for number, (piece, glue, header) in enumerate(_pieces(block, target, count)):
             starts = bool(pending) and number == 0
             text = "\n".join([*pending, piece]) if starts else piece
-            yield Atom(text, count(text), above if starts else here, block.page, starts, glue, header)
+            heading = above if starts else here
+            yield Atom(text, count(text), heading, block.page, starts, glue, header, block.recognised)
             pending = []
-    if pending:
-        text = "\n".join(pending)
-        yield Atom(text, count(text), above, blocks[-1].page, True, "\n")
+    if pending and last:
+        yield _headings(pending, above, last, count)
+
+
+def _headings(pending: Sequence[str], above: tuple[str, ...], last: Block, count: Callable[[str], int]) -> Atom:
+    """Headings with nothing below them."""
+    text = "\n".join(pending)
+    return Atom(text, count(text), above, last.page, True, "\n", recognised=last.recognised)
 
 
 def _title(text: str) -> str:
@@ -138,6 +153,8 @@ def _cuts(atoms: Sequence[Atom], target: int, count: Callable[[str], int]) -> li
     for end in range(1, len(atoms) + 1):
         size = 0
         for start in range(end - 1, -1, -1):
+            if atoms[start].recognised != atoms[end - 1].recognised:
+                break
             size += atoms[start].tokens
             length = size + overhead[start]
             bonus = HEADING_BONUS * target * target if atoms[start].starts_section else 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from specs.errors import SourceError
@@ -33,10 +34,10 @@ def read_pdf(file: SourceFile, ocr: bool = False) -> Document:
                 pages.append(_pdf_page(opened[i], tables.pages[i], document))
                 tables.pages[i].close()  # else the objects of every page stay in memory
         blank = [number for number, parts in enumerate(pages, start=1) if not parts]
+        recognised: dict[int, list[Block]] = {}
         if ocr and blank:
             require_ocr(file.name)
-            for number in blank:
-                _recognised(opened[number - 1], number, document, file.name)
+            recognised = {n: _recognised(opened[n - 1], n, document, file.name) for n in blank}
         opened.close()
     except SourceError:
         raise
@@ -47,8 +48,8 @@ def read_pdf(file: SourceFile, ocr: bool = False) -> Document:
         ) from error
     repeated = _furniture(pages)
     for number, parts in enumerate(pages, start=1):
-        if not parts and number not in document.ocr_pages:
-            document.blocks.append(Block("no_text", "", page=number))
+        if not parts:
+            document.blocks.extend(recognised.get(number) or [Block("no_text", "", page=number)])
         for kind, lines in parts:
             if kind == "table":
                 document.blocks.append(Block("table", "\n".join(lines), page=number))
@@ -59,21 +60,20 @@ def read_pdf(file: SourceFile, ocr: bool = False) -> Document:
     return document
 
 
-def _recognised(page: Any, number: int, document: Document, name: str) -> None:
+def _recognised(page: Any, number: int, document: Document, name: str) -> list[Block]:
     """The text of a picture as blocks; what is not sure enough stays a page without text, with the words kept."""
     found = recognise(page, f"{name}, page {number}")
     text = "\n".join(found.lines)
     if not text:
-        return
+        return []
     document.ocr_pages.append(number)
     document.encoding = "pdf with ocr"
     document.characters_in += visible(text)
     if found.confidence < LEAST_CONFIDENCE:
         document.noticed["ocr_pages_unsure"] += 1
-        document.blocks.append(Block("no_text", text, page=number))
-    else:
-        document.noticed["ocr_pages"] += 1
-        document.blocks.extend(lines_to_blocks(found.lines, number))
+        return [Block("no_text", text, page=number, recognised=True)]
+    document.noticed["ocr_pages"] += 1
+    return [replace(block, recognised=True) for block in lines_to_blocks(found.lines, number)]
 
 
 def _pdf_page(page: Any, plumbed: Any, document: Document) -> list[tuple[str, list[str]]]:

@@ -19,9 +19,10 @@ from specs.errors import SourceError
 from specs.parameters import DataParameters
 from specs.project import Project
 from specs.stages import Quiet
+from tasks.data import pdf_pages
 from tasks.data.blocks import Document
 from tasks.data.documents import read_document
-from tasks.data.ocr import lines_of
+from tasks.data.ocr import Recognised, lines_of
 from tasks.data.reading import read_sources
 from tasks.data.records import Intake, SourceFile
 from tasks.verify.raw_documents import html_characters
@@ -238,6 +239,14 @@ def test_pictures_of_text_are_recognised_when_asked_and_said_so(tmp_path: Path):
     assert intake.counts["ocr_pages"] == 1
     assert intake.decoding[0]["ocr_pages"] == [2]
     assert [f.reason for f in intake.fates] == ["page_without_text"]
+
+
+def test_a_recognised_page_stands_where_the_page_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pdf_pages, "require_ocr", lambda name: None)
+    monkeypatch.setattr(pdf_pages, "recognise", lambda page, name: Recognised(["Scanned words."], 90.0))
+    scanned_pdf(tmp_path / "a.pdf")
+    blocks = read(tmp_path / "a.pdf", ocr=True).blocks
+    assert [(b.page, b.recognised) for b in blocks] == [(1, False), (2, True), (3, True)]
 
 
 def test_recognised_words_are_joined_as_each_language_writes_them():

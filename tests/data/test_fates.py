@@ -44,6 +44,13 @@ def test_every_reason_in_the_code_is_explained():
     assert found <= set(REASONS), sorted(found - set(REASONS))
 
 
+def test_every_reason_that_is_explained_is_given_somewhere():
+    code = "\n".join(path.read_text(encoding="utf-8") for path in SOURCES)
+    of_fields = {f"no_{name}" for name in ("phenomenon", "repair", "meaning", "fault_type")}
+    assert [reason for reason in REASONS if reason not in of_fields and f'"{reason}"' not in code] == []
+    assert 'f"no_{name}"' in code
+
+
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_every_reason_and_fate_has_words_of_its_own(language):
     texts = [words[language] for words in REASONS.values()]

@@ -113,3 +113,12 @@ def test_lengths_of_running_prose_spread_by_at_most_a_quarter(example: str, targ
     lengths = [len(template.encode("", p.sample_text()).input_ids) for p in parts]
     assert len(lengths) > 10
     assert statistics.pstdev(lengths) / statistics.fmean(lengths) <= 0.25
+
+
+@given(st.lists(st.tuples(st.sampled_from(["heading", "text"]), st.booleans()), min_size=1, max_size=12))
+def test_what_was_recognised_from_a_picture_is_never_in_a_paragraph_with_digital_text(made):
+    words = [f"{'scanned' if seen else 'digital'} words {i}." for i, (_, seen) in enumerate(made)]
+    blocks = [Block(kind, words[i], 1, i + 1, seen) for i, (kind, seen) in enumerate(made)]
+    paragraphs = cut(blocks, 400, lambda text: len(text.split()))
+    assert all(("scanned" in p.text) != ("digital" in p.text) for p in paragraphs)
+    assert sorted(" ".join(p.text for p in paragraphs).split()) == sorted(" ".join(b.text for b in blocks).split())

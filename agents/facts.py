@@ -62,7 +62,7 @@ def _estimated(context: ProposerContext) -> DataFacts:
     proposed = context.approved.get("data")
     setting = (proposed.parameters if proposed else context.spec.stages.get("data", {})).get("eval_share")
     share = float(setting) if isinstance(setting, int | float) else 0.1
-    evaluation = min(kept, math.ceil(kept * share))
+    evaluation = min(kept, max(1, round(kept * share)))
     return DataFacts(train=kept - evaluation, evaluation=evaluation, longest=None, mean=None, counted=False)
 
 

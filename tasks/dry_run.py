@@ -177,13 +177,13 @@ def _notes(
     before, after, steps = parameters.training.epochs, training.epochs, parameters.steps
     zh = context.spec.language == "zh"
     notes = [
-        f"试跑使用 {used} 条训练样本（共 {len(selection.train)} 条符合长度）"
+        f"试运行使用 {used} 条训练样本（共 {len(selection.train)} 条符合长度）"
         if zh
         else f"the dry run used {used} of {len(selection.train)} training samples that fit its length"
     ]
     if selection.too_long:
         notes.append(
-            f"{selection.too_long} 条训练样本超过 {limit} 个词元，未用于试跑"
+            f"{selection.too_long} 条训练样本超过 {limit} 个词元，未用于试运行"
             if zh
             else f"{selection.too_long} training samples with more than {limit} tokens were left out of the dry run"
         )

@@ -182,7 +182,7 @@ def dry(tmp_path_factory, samples_file, tiny_model) -> StageContext:
     inputs = {"data": data_folder(project, samples_file)}
     context = stage_context("dry_run", project, tiny_model, parameters, inputs, language="zh")
     result = dry_run.run(context, Quiet())
-    assert any("未用于试跑" in note for note in result.notes)
+    assert any("未用于试运行" in note for note in result.notes)
     assert any("轮数由 1 增至 2" in note for note in result.notes)
     return context
 

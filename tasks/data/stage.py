@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -10,12 +11,13 @@ import numpy as np
 
 from specs.canonical import digest, sha256_file
 from specs.errors import InputError, ModelError
+from specs.fates import reason_text
 from specs.files import write_json
 from specs.parameters import DataParameters
 from specs.stages import Progress, StageContext, StageResult
 from tasks.data.artifacts import write_artifacts
 from tasks.data.clock import parse_time
-from tasks.data.preparing import prepare
+from tasks.data.preparing import Prepared, prepare
 from tasks.data.reading import claimed_files, read_sources
 from tasks.data.shards import VERSION, Recipe, Shards
 from tasks.data.shingles import F64
@@ -48,9 +50,7 @@ def run(context: StageContext, progress: Progress) -> StageResult:
         progress.say(f"{shards.reused} of {len(shards.counts)} shards were complete already")
     prepared = prepare(shards, _times(shards, spec.time_zone) if spec.split.by == "time" else None, progress)
     if not len(prepared.samples):
-        raise InputError(
-            f"none of {len(prepared.rows)} records became a sample", "check the column mapping in project.yaml"
-        )
+        raise _nothing_kept(shards, prepared)
     intake.counts.update(shards.asked)
     intake.counts["plain_notes"] -= shards.asked["llm_structured"]
     progress.start("write artifacts")
@@ -61,6 +61,19 @@ def run(context: StageContext, progress: Progress) -> StageResult:
     told = [*notes(intake, prepared, ledger, spec.language), *masker.notes(keep=not recipe.masks)]
     shards.remove()
     return StageResult(notes=told)
+
+
+def _nothing_kept(shards: Shards, prepared: Prepared) -> InputError:
+    """Says where every row went, the most frequent reasons first."""
+    reasons = Counter(reason for frame in shards.fates() for reason in frame["reason"].to_list())
+    unusable = prepared.rows["unusable"].to_numpy()
+    reasons.update(reason for reason in unusable.tolist() if reason)
+    reasons["over_long"] += int(((unusable == "") & (prepared.merged.into < 0)).sum())
+    told = "; ".join(f"{count} x {reason_text(reason, 'en')}" for reason, count in (+reasons).most_common(5))
+    return InputError(
+        f"none of {reasons.total()} rows became a sample: {told or 'there is no row'}",
+        "complete these rows, or correct `columns` in project.yaml (`gatewright check` shows how they are read)",
+    )
 
 
 def _counter(template: PromptTemplate) -> Callable[[str], int]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from specs.errors import InputError
+from specs.project import Project
 from tasks.prompts import PromptTemplate
 from tests.support.raw_project import (
     EXACT_OF,
@@ -24,6 +25,7 @@ from tests.support.raw_project import (
     finish,
     make_project,
     run_stage,
+    write_csv,
 )
 
 
@@ -219,3 +221,13 @@ def test_the_stage_itself_asks_for_no_torch():
         "sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+@pytest.mark.parametrize(("repair", "reason"), [("-", "2 x the repair is empty"), ("Replaced the belt", "longer than")])
+def test_a_project_without_a_sample_is_told_why_every_row_went(tmp_path: Path, tiny_model: Path, repair, reason):
+    columns = {"phenomenon": "Problem", "repair": "Repair"}
+    write_csv(tmp_path / "a.csv", list(columns.values()), [[f"The belt {n} is very loud", repair] for n in (1, 2)])
+    source = {"kind": "work_orders", "path": "a.csv", "columns": columns}
+    spec = Project.model_validate({"project": "p", "base_model": "m", "sources": [source]})
+    with pytest.raises(InputError, match=f"none of 2 rows became a sample: .*{reason}"):
+        run_stage(tmp_path, spec, tiny_model, tmp_path / "out", max_length=16, over_long="drop_list")

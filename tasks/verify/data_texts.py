@@ -73,15 +73,17 @@ def differs_in_code(a: Mapping[str, str], b: Mapping[str, str]) -> bool:
         x, y = (re.sub(r"[\W_]+", "", unicodedata.normalize("NFKC", r.get(name, "")).casefold()) for r in (a, b))
         if x != y and not (x and y and (x.endswith(y) or y.endswith(x)) and _digits(x) == _digits(y)):
             return True
-    return _codes(a) != _codes(b)
+    # a list mark that lost its dot is a number in one of the two: a variant differs however marks are read
+    return all(_codes(a, marks) != _codes(b, marks) for marks in (True, False))
 
 
 def _digits(text: str) -> str:
     return "".join(c for c in text if c.isdigit())
 
 
-def _codes(row: Mapping[str, str]) -> set[str]:
+def _codes(row: Mapping[str, str], marks: bool) -> set[str]:
+    """The codes and numbers of a row; `marks` leaves the numbers of list marks in."""
     skip = ("fault_type", "device_model", "date", "order_id")
     text = "\n".join(value for name, value in sorted(row.items()) if name not in skip)
-    text = _STEP_WORD.sub(" ", _LIST_MARK.sub(" ", blank(text)))
+    text = blank(text) if marks else _STEP_WORD.sub(" ", _LIST_MARK.sub(" ", blank(text)))
     return set(_CODE.findall(unicodedata.normalize("NFKC", text).casefold()))

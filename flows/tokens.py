@@ -6,10 +6,12 @@ of it cannot be guessed back; whoever may write that file can add a token, which
 
 from __future__ import annotations
 
+import getpass
 import hmac
 import os
 import re
 import secrets
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -48,8 +50,18 @@ class _Tokens(Strict):
     tokens: list[Token] = Field(default_factory=list)
 
 
-def new_token(project_dir: Path, policy: Policy, approver: str, valid_s: int, now: datetime | None = None) -> str:
-    """Make a token for an approver and return it: it is shown this once. Raises `InputError` for a stranger."""
+def new_token(
+    project_dir: Path,
+    policy: Policy,
+    approver: str,
+    valid_s: int,
+    now: datetime | None = None,
+    record: Callable[[Token], object] = lambda token: None,
+) -> str:
+    """Make a token for an approver and return it: it is shown this once. Raises `InputError` for a stranger.
+
+    `record` is called before the token holds, so that none holds without its record.
+    """
     if policy.approver(approver) is None:
         ids = ", ".join(a.id for a in policy.approvers)
         raise InputError(f"{approver!r} is not an approver of this project", f"approvers are: {ids}")
@@ -63,8 +75,21 @@ def new_token(project_dir: Path, policy: Policy, approver: str, valid_s: int, no
         created_at=now,
         expires_at=now + timedelta(seconds=valid_s),
     )
+    record(made)
     _write(project_dir, [*tokens_of(project_dir), made])
     return token
+
+
+def account() -> str:
+    """The account of the system that this process runs under; what the environment claims does not count."""
+    try:
+        import pwd
+    except ImportError:  # a system without it knows accounts otherwise
+        return getpass.getuser()
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return f"uid {os.getuid()}"
 
 
 def tokens_of(project_dir: Path) -> list[Token]:

@@ -291,6 +291,23 @@ class ProjectRestored(Payload):
     files: int
 
 
+class TokenMade(Payload):
+    """A personal token was made; in the upkeep chain of the project. The actor is the account of the system."""
+
+    kind = "token.made"
+    token: str = Field(description="its id, never the token itself")
+    approver: str = Field(description="whom it proves")
+    expires_at: AwareDatetime
+
+
+class TokenRevoked(Payload):
+    """A personal token proves nothing from here on; in the upkeep chain of the project."""
+
+    kind = "token.revoked"
+    token: str
+    approver: str
+
+
 class UnknownEvent(Payload):
     """An event of a kind this version does not know; kept, shown, never interpreted."""
 
@@ -329,6 +346,8 @@ PAYLOADS: dict[str, type[Payload]] = {
         FilesDeleted,
         DataRemoved,
         ProjectRestored,
+        TokenMade,
+        TokenRevoked,
     )
 }
 TERMINAL_KINDS = frozenset({"run.finished", "run.rejected", "run.closed"})

@@ -146,14 +146,25 @@ def new(
 ) -> int:
     """Make a personal token. It is shown this once; only its hash is kept. Use it as GATEWRIGHT_TOKEN."""
     from flows.cli.find import project_folder
-    from flows.tokens import new_token, tokens_of
+    from flows.ledger import Ledger
+    from flows.ledger.upkeep import record_upkeep
+    from flows.tokens import Token, account, new_token, tokens_of
+    from flows.workspace import ledger_url
+    from specs.events import TokenMade
 
     folder = project_folder(project)
     try:
         seconds = duration_s(valid)
     except ValueError as error:
         raise InputError(f"--for {valid} {error}", "for example --for 90d") from error
-    secret = new_token(folder, _loaded(folder).spec.policy, who, seconds)
+    spec = _loaded(folder).spec
+    ledger = Ledger.open(ledger_url(folder, spec))
+
+    def record(made: Token) -> None:
+        entry = TokenMade(token=made.id, approver=made.approver, expires_at=made.expires_at)
+        record_upkeep(ledger, spec.project, entry, account())
+
+    secret = new_token(folder, spec.policy, who, seconds, record=record)
     made = tokens_of(folder)[-1]
     if as_json:
         emit({"id": made.id, "approver": who, "token": secret, "expires_at": made.expires_at.isoformat()})
@@ -194,9 +205,17 @@ def revoke(
 ) -> int:
     """From now on the token proves nothing; decisions that were made with it stay."""
     from flows.cli.find import project_folder
-    from flows.tokens import revoke_token
+    from flows.ledger import Ledger
+    from flows.ledger.upkeep import record_upkeep
+    from flows.tokens import account, revoke_token
+    from flows.workspace import ledger_url
+    from specs.events import TokenRevoked
 
-    gone = revoke_token(project_folder(project), token_id)
+    folder = project_folder(project)
+    gone = revoke_token(folder, token_id)  # first what makes the project safer, then its record
+    spec = _loaded(folder).spec
+    entry = TokenRevoked(token=gone.id, approver=gone.approver)
+    record_upkeep(Ledger.open(ledger_url(folder, spec)), spec.project, entry, account())
     if as_json:
         emit({"id": gone.id, "approver": gone.approver, "revoked_at": gone.revoked_at})
     else:

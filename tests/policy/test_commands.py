@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import pwd
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli.app import app, load_groups
+from flows.ledger import Ledger
+from flows.ledger.upkeep import upkeep_of
+from flows.workspace import ledger_url
 from specs.loading import load_project
 from specs.policy import Approver, Policy
 from tests.support.run_maker import RunMaker
@@ -192,3 +197,16 @@ def test_at_the_prompt_an_edit_that_somebody_made_meanwhile_is_shown_before_it_c
     assert (gate.decision.actor, gate.decision.digest) == ("wang", shown[1])
     assert shown[0] != shown[1]
     assert "li edited it" in capsys.readouterr().err
+
+
+def test_making_and_revoking_a_token_is_recorded_with_the_account_of_the_system(folder: Path):
+    made = ask(folder, "token", "new", "--as", "wang")
+    ask(folder, "token", "revoke", made["id"])
+    spec = load_project(folder).spec
+    entries = upkeep_of(Ledger.open(ledger_url(folder, spec)), spec.project)
+    assert [(e.kind, e.payload["token"], e.payload["approver"]) for e in entries] == [
+        ("token.made", made["id"], "wang"),
+        ("token.revoked", made["id"], "wang"),
+    ]
+    assert {e.actor for e in entries} == {pwd.getpwuid(os.getuid()).pw_name}
+    assert made["token"] not in str(entries)

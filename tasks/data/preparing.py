@@ -54,7 +54,10 @@ class Samples:
 
     def sets_of(self, view: str, samples: I64) -> ShingleSets:
         """Shingle sets of some samples, ascending."""
-        return joined([shards.sets_of(view, rows) for shards, rows in self._parts(samples)])
+        parts = [(shards, rows) for shards, rows in self._parts(samples) if len(rows)]
+        if len(parts) == 1:  # nearly always: nothing to join, and nothing held twice
+            return parts[0][0].sets_of(view, parts[0][1])
+        return joined(shards.sets_of(view, rows) for shards, rows in parts)
 
     def sketches(self, view: str) -> Sketches:
         """Sketches of all samples."""

@@ -30,7 +30,7 @@ from tasks.data.lengths import measure_many, unusable
 from tasks.data.merging import critical, hashes
 from tasks.data.privacy import Masker
 from tasks.data.records import Draft, Fate, Unit
-from tasks.data.shingles import I64, ShingleSets, shingle_sets
+from tasks.data.shingles import I64, ShingleSets, joined, shingle_sets
 from tasks.data.similarity import normalise
 from tasks.data.sketches import Sketches, empty_sketches, sketches_of
 from tasks.prompts import PromptTemplate
@@ -159,13 +159,9 @@ class Shards:
             at += len(part)
         return found
 
-    def texts(self, column: str, rows: I64) -> list[str]:
-        """A text column of some rows, ascending."""
-        return [text for part in self.select([column], rows) for text in part[column].to_list()]
-
     def sets_of(self, column: str, rows: I64) -> ShingleSets:
         """The shingle sets of a column of normalised texts of some rows, ascending."""
-        return shingle_sets(self.texts(column, rows))
+        return joined(shingle_sets(frame[column].to_list()) for frame in self.select([column], rows))
 
     def select(self, columns: Sequence[str], rows: I64) -> Iterator[pl.DataFrame]:
         """Those columns of some rows, ascending, a frame per shard that has any."""

@@ -7,7 +7,7 @@ A hash that two different shingles share changes a similarity with a probability
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -73,15 +73,19 @@ def dense(normalised: str) -> tuple[str, int]:
 
 def shingle_sets(normalised: Sequence[str]) -> ShingleSets:
     """The shingle sets of normalised texts. A text shorter than a shingle is one shingle."""
-    parts = [_chunk(normalised[at : at + ROWS_AT_ONCE]) for at in range(0, len(normalised), ROWS_AT_ONCE)]
-    return joined(parts)
+    return joined(_chunk(normalised[at : at + ROWS_AT_ONCE]) for at in range(0, len(normalised), ROWS_AT_ONCE))
 
 
-def joined(parts: Sequence[ShingleSets]) -> ShingleSets:
-    """Sets one after the other."""
-    values = [part.values for part in parts] or [np.zeros(0, np.uint64)]
-    sizes = [part.sizes() for part in parts] or [np.zeros(0, np.int64)]
-    return ShingleSets(np.concatenate(values), offsets_of(np.concatenate(sizes)))
+def joined(parts: Iterable[ShingleSets]) -> ShingleSets:
+    """Sets one after the other. Each part is taken over before the next is made: they are never held twice."""
+    values = np.zeros(0, np.uint64)
+    sizes = [np.zeros(0, np.int64)]
+    for part in parts:
+        held = len(values)
+        values.resize(held + len(part.values), refcheck=False)  # large blocks grow without being copied
+        values[held:] = part.values
+        sizes.append(part.sizes())
+    return ShingleSets(values, offsets_of(np.concatenate(sizes)))
 
 
 def _chunk(normalised: Sequence[str]) -> ShingleSets:

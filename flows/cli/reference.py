@@ -21,10 +21,16 @@ def commands() -> Iterator[tuple[str, Any]]:
     """Every command that can be run: its words and its click command, in the order of the help."""
     from typer.main import get_command
 
-    from flows.cli.app import app, load_groups
+    from flows.cli.app import GROUPS, app, load_groups
 
     load_groups()
-    yield from _leaves("gatewright", get_command(app))
+
+    def place(leaf: tuple[str, Any]) -> tuple[bool, int]:
+        """As the help has them, whatever was imported first in this process."""
+        module = getattr(leaf[1].callback, "__module__", "").rpartition(".")[2]
+        return len(leaf[0].split()) > 2, GROUPS.index(module) if module in GROUPS else len(GROUPS)
+
+    yield from sorted(_leaves("gatewright", get_command(app)), key=place)
 
 
 def _leaves(path: str, command: Any) -> Iterator[tuple[str, Any]]:

@@ -178,8 +178,13 @@ print("stopped", stop.reason, flush=True)
 
 
 def test_ctrl_z_warns_that_the_device_stays_occupied_and_pauses_when_it_is_pressed_again():
+    # a group of its own, as a shell gives it: the system does not pause a group that no shell looks after
     process = subprocess.Popen(
-        [sys.executable, "-c", PAUSED], stdout=subprocess.PIPE, text=True, env=worker_environment(1)
+        [sys.executable, "-c", PAUSED],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=worker_environment(1),
+        process_group=0,
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"

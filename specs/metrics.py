@@ -369,7 +369,7 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         _S,
         "evaluation_peak_ratio",
         "share",
-        "block <= 1",
+        "block <= 1.01",
         "evaluation peak over training peak",
         "评估峰值/训练峰值",
         "measurement.json",

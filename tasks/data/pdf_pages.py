@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from specs.errors import SourceError
 from tasks.data.blocks import Block, Document, lines_to_blocks
 from tasks.data.encoding import visible
-from tasks.data.files import MAX_PDF_PAGES
 from tasks.data.ocr import LEAST_CONFIDENCE, recognise, require_ocr
+from tasks.data.pdf_files import readable_pdf, require_few_pages
 from tasks.data.records import SourceFile
 
 
@@ -22,12 +21,9 @@ def read_pdf(file: SourceFile, ocr: bool = False) -> Document:
     import pypdfium2
 
     document = Document(encoding="pdf", found_by="file format")
-    try:
+    with readable_pdf(file):
         opened = pypdfium2.PdfDocument(file.path)
-        if len(opened) > MAX_PDF_PAGES:
-            raise SourceError(
-                f"{file.name} has {len(opened)} pages, above the cap of {MAX_PDF_PAGES}", "split the file"
-            )
+        require_few_pages(len(opened), file)
         with pdfplumber.open(file.path) as tables:
             pages = []
             for i in range(len(opened)):
@@ -39,13 +35,6 @@ def read_pdf(file: SourceFile, ocr: bool = False) -> Document:
             require_ocr(file.name)
             recognised = {n: _recognised(opened[n - 1], n, document, file.name) for n in blank}
         opened.close()
-    except SourceError:
-        raise
-    except Exception as error:  # both libraries raise types of their own, for which a user needs one message
-        raise SourceError(
-            f"{file.name} is not a readable PDF: {error or type(error).__name__}",
-            "open it in a viewer; if it is encrypted, save it without a password",
-        ) from error
     repeated = _furniture(pages)
     for number, parts in enumerate(pages, start=1):
         if not parts:

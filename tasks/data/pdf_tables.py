@@ -14,8 +14,8 @@ from typing import Any
 
 from specs.errors import SourceError
 from tasks.data.encoding import visible
-from tasks.data.files import MAX_PDF_PAGES
 from tasks.data.grid import Grid, Rows
+from tasks.data.pdf_files import readable_pdf, require_few_pages
 from tasks.data.records import SourceFile
 
 _SAME_PLACE = 3.0
@@ -39,27 +39,16 @@ def read_pdf_tables(file: SourceFile) -> list[Grid]:
 
     chains: list[_Chain] = []
     blank: list[int] = []
-    try:
-        with pdfplumber.open(file.path) as plumbed:
-            if len(plumbed.pages) > MAX_PDF_PAGES:
-                raise SourceError(
-                    f"{file.name} has {len(plumbed.pages)} pages, above the cap of {MAX_PDF_PAGES}", "split the file"
-                )
-            document = pypdfium2.PdfDocument(file.path)
-            for number, page in enumerate(plumbed.pages, start=1):
-                text = document[number - 1].get_textpage().get_text_range()
-                if not text.strip():
-                    blank.append(number)
-                _take_page(page, number, text, chains, file.name)
-                page.close()
-            document.close()
-    except SourceError:
-        raise
-    except Exception as error:  # both libraries raise types of their own, for which a user needs one message
-        raise SourceError(
-            f"{file.name} is not a readable PDF: {error or type(error).__name__}",
-            "open it in a viewer; if it is encrypted, save it without a password",
-        ) from error
+    with readable_pdf(file), pdfplumber.open(file.path) as plumbed:
+        require_few_pages(len(plumbed.pages), file)
+        document = pypdfium2.PdfDocument(file.path)
+        for number, page in enumerate(plumbed.pages, start=1):
+            text = document[number - 1].get_textpage().get_text_range()
+            if not text.strip():
+                blank.append(number)
+            _take_page(page, number, text, chains, file.name)
+            page.close()
+        document.close()
     if not chains:
         pages = f" (pages without text: {', '.join(map(str, blank))})" if blank else ""
         raise SourceError(

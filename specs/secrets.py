@@ -57,8 +57,3 @@ def without_password(url: str) -> str:
     path, mark, query = parts["rest"].partition("?")
     kept = "&".join(p for p in query.split("&") if not _IN_QUERY.match("?" + p))
     return f"{parts['scheme']}://{authority}{path}{mark if kept else ''}{kept}"
-
-
-def has_secret(url: str) -> bool:
-    """Whether a URL holds something that must not be written."""
-    return without_password(url) != url

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from tasks.verify.personal import blank
@@ -47,24 +46,6 @@ def grams(text: str) -> set[str]:
     if any("\u3400" <= c <= "\u9fff" for c in folded):
         folded, size = folded.replace(" ", ""), 3
     return {folded[i : i + size] for i in range(max(1, len(folded) - size + 1))}
-
-
-def near_leaks(train: Sequence[str], held_out: Sequence[str], threshold: float = THRESHOLD) -> set[int]:
-    """Indices of held-out texts with a training text at Jaccard >= `threshold`, over all pairs."""
-    index: dict[str, list[int]] = defaultdict(list)
-    sizes = []
-    for i, text in enumerate(train):
-        found = grams(text)
-        sizes.append(len(found))
-        for gram in found:
-            index[gram].append(i)
-    leaks = set()
-    for j, text in enumerate(held_out):
-        found = grams(text)
-        shared = Counter(i for gram in found for i in index.get(gram, ()))
-        if any(n / (len(found) + sizes[i] - n) >= threshold for i, n in shared.items()):
-            leaks.add(j)
-    return leaks
 
 
 def differs_in_code(a: Mapping[str, str], b: Mapping[str, str]) -> bool:

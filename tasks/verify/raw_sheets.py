@@ -11,13 +11,11 @@ import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-Cells = Sequence[str]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from agents.subtasks import title as subtask_title
 from agents.task_sheet import ExpectedRow
 from agents.units import duration, human, significant
 from specs.base import Language
-from specs.criteria import Criterion, Verdict, blocked
+from specs.criteria import Verdict, blocked
 from specs.decisions import Decision
 from specs.files import write_bytes
 from specs.metrics import MetricDefinition, definitions
@@ -89,9 +89,8 @@ def verdict_line(evidence: Evidence, language: Language) -> Paragraph:
 def pieces_line(evidence: Evidence, language: Language) -> Paragraph:
     """Per sub-task how many of its criteria passed, so that which piece failed is one look."""
     verdicts = evidence.verdicts
-    criteria = [Criterion(metric=v.metric, op=v.op, bound=v.bound, blocking=v.blocking) for v in verdicts]
     said = []
-    for piece in subtasks(evidence.stage, [], criteria):
+    for piece in subtasks(evidence.stage, [], [v.metric for v in verdicts]):
         own = [v for v in verdicts if v.metric in piece.metrics]
         passed = sum(v.passed for v in own)
         mark = _MARKS["passed" if passed == len(own) else "failed" if blocked(own) else "warning"]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from specs.base import Language
-from specs.criteria import Criterion
 from specs.proposals import SubTask
 
 
@@ -120,15 +119,15 @@ PIECES: dict[str, tuple[Piece, ...]] = {
 }
 
 
-def subtasks(stage: str, inputs: Sequence[str], criteria: Sequence[Criterion]) -> list[SubTask]:
-    """The sub-tasks of a stage with the metrics that its criteria judge; what belongs to no piece is `other`."""
-    judged = list(dict.fromkeys(c.metric for c in criteria))
+def subtasks(stage: str, inputs: Sequence[str], metrics: Iterable[str]) -> list[SubTask]:
+    """The sub-tasks of a stage with the metrics that are judged; what belongs to no piece is `other`."""
+    judged = list(dict.fromkeys(metrics))
     pieces = PIECES.get(stage, ())
     found = []
     for number, piece in enumerate(pieces):
-        metrics = [m for m in judged if m in piece.metrics]
-        if metrics:
-            found.append(SubTask(name=piece.name, inputs=list(inputs) if number == 0 else [], metrics=metrics))
+        own = [m for m in judged if m in piece.metrics]
+        if own:
+            found.append(SubTask(name=piece.name, inputs=list(inputs) if number == 0 else [], metrics=own))
     placed = {m for s in found for m in s.metrics}
     rest = [m for m in judged if m not in placed]
     return [*found, SubTask(name="other", metrics=rest)] if rest else found

@@ -69,7 +69,7 @@ def sheet_of(
                 signed_by=sorted(approver.id for approver in spec.policy.approvers),
                 on_failure=ON_FAILURE[stage][spec.language],
                 outputs=list(OUTPUTS.get(stage, ())),
-                subtasks=subtasks(stage, inputs, criteria),
+                subtasks=subtasks(stage, inputs, [c.metric for c in criteria]),
             )
         )
     given = goal.strip() or (spec.goal or "").strip()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
@@ -14,6 +14,10 @@ from flows.cli.output import emit, guarded, say
 from specs.errors import EXIT_DONE, EXIT_REFUSED, InputError
 from specs.policy import duration_s
 from specs.policy_check import GATES
+
+if TYPE_CHECKING:
+    from specs.events import Payload
+    from specs.project import Project
 
 Names = Annotated[Optional[list[str]], typer.Option(metavar="WHO")]  # noqa: UP045
 
@@ -136,6 +140,16 @@ def _is_pinned(loaded: Any) -> bool:
     return require_pinned(loaded.spec.project, loaded.folder, loaded.spec.policy)
 
 
+def _record(folder: Path, spec: Project, entry: Payload) -> None:
+    """Write an entry about tokens into the project's own chain, by the account of the system."""
+    from flows.ledger import Ledger
+    from flows.ledger.upkeep import record_upkeep
+    from flows.tokens import account
+    from flows.workspace import ledger_url
+
+    record_upkeep(Ledger.open(ledger_url(folder, spec)), spec.project, entry, account())
+
+
 @token.command("new")
 @guarded
 def new(
@@ -146,10 +160,7 @@ def new(
 ) -> int:
     """Make a personal token. It is shown this once; only its hash is kept. Use it as GATEWRIGHT_TOKEN."""
     from flows.cli.find import project_folder
-    from flows.ledger import Ledger
-    from flows.ledger.upkeep import record_upkeep
-    from flows.tokens import Token, account, new_token, tokens_of
-    from flows.workspace import ledger_url
+    from flows.tokens import Token, new_token, tokens_of
     from specs.events import TokenMade
 
     folder = project_folder(project)
@@ -158,11 +169,9 @@ def new(
     except ValueError as error:
         raise InputError(f"--for {valid} {error}", "for example --for 90d") from error
     spec = _loaded(folder).spec
-    ledger = Ledger.open(ledger_url(folder, spec))
 
     def record(made: Token) -> None:
-        entry = TokenMade(token=made.id, approver=made.approver, expires_at=made.expires_at)
-        record_upkeep(ledger, spec.project, entry, account())
+        _record(folder, spec, TokenMade(token=made.id, approver=made.approver, expires_at=made.expires_at))
 
     secret = new_token(folder, spec.policy, who, seconds, record=record)
     made = tokens_of(folder)[-1]
@@ -205,17 +214,12 @@ def revoke(
 ) -> int:
     """From now on the token proves nothing; decisions that were made with it stay."""
     from flows.cli.find import project_folder
-    from flows.ledger import Ledger
-    from flows.ledger.upkeep import record_upkeep
-    from flows.tokens import account, revoke_token
-    from flows.workspace import ledger_url
+    from flows.tokens import revoke_token
     from specs.events import TokenRevoked
 
     folder = project_folder(project)
     gone = revoke_token(folder, token_id)  # first what makes the project safer, then its record
-    spec = _loaded(folder).spec
-    entry = TokenRevoked(token=gone.id, approver=gone.approver)
-    record_upkeep(Ledger.open(ledger_url(folder, spec)), spec.project, entry, account())
+    _record(folder, _loaded(folder).spec, TokenRevoked(token=gone.id, approver=gone.approver))
     if as_json:
         emit({"id": gone.id, "approver": gone.approver, "revoked_at": gone.revoked_at})
     else:

@@ -13,6 +13,7 @@ Activations come from the trace. What is gathered, reduced and kept beside them 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -70,7 +71,7 @@ def rank_of(whole: Whole, settings: TraceSettings) -> Rank:
     return Ddp(whole, settings)
 
 
-class Rank:
+class Rank(ABC):
     """One rank under a scheme: `at` turns the parts of the single-device trace at a place into its own."""
 
     def __init__(self, whole: Whole, settings: TraceSettings) -> None:
@@ -83,9 +84,9 @@ class Rank:
         self.offloads_states = settings.offload != "none"
         self.offloads_weights = settings.offload == "all"
 
+    @abstractmethod
     def at(self, place: Place, parts: Mapping[str, float]) -> Parts:
         """Bytes by resident at a place of the step."""
-        raise NotImplementedError
 
     def host_bytes(self) -> float:
         """Pinned host memory of this rank."""

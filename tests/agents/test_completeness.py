@@ -233,7 +233,7 @@ def test_certain_agrees_with_judging_every_value(op, bound, high):
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_every_default_criterion_belongs_to_one_sub_task(stage):
-    found = subtasks(stage, [], default_criteria(stage))
+    found = subtasks(stage, [], [c.metric for c in default_criteria(stage)])
     metrics = [m for s in found for m in s.metrics]
     assert sorted(metrics) == sorted({c.metric for c in default_criteria(stage)})
     assert all(title(stage, s.name, language) for s in found for language in ("en", "zh"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -70,3 +71,12 @@ def tiny_model(gatewright_home: Path) -> Path:
     from tasks.models.resolve import resolve_base_model
 
     return resolve_base_model("package:gatewright-tiny", gatewright_home, Hub(), Quiet()).folder
+
+
+@pytest.fixture(scope="module")
+def light_stages() -> Iterator[None]:
+    """Light stages in this process for the tests of one file, and real ones for the tests of others."""
+    from tests.support import light_run
+
+    with light_run.installed():
+        yield

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -26,14 +26,9 @@ from specs.errors import InputError
 from tests.support import light_run
 from tests.support.cli import called
 
+pytestmark = pytest.mark.usefixtures("light_stages")
+
 PERSON = "Wáng Xiǎomíng 王小明"
-
-
-@pytest.fixture(autouse=True, scope="module")
-def light() -> Iterator[None]:
-    """Light stages in this process, and real ones for the tests of other files."""
-    with light_run.installed():
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,8 @@ from flows.workspace import Workspace
 from tests.support import light_run
 from tests.support.cli import called
 
+pytestmark = pytest.mark.usefixtures("light_stages")
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
 
@@ -24,13 +25,6 @@ def commands(language: str) -> list[list[str]]:
     """The commands in blocks of a language."""
     blocks = re.findall(rf"^```{language}\n(.*?)^```", PAGE, flags=re.MULTILINE | re.DOTALL)
     return [shlex.split(line)[1:] for block in blocks for line in block.splitlines() if line.startswith("gatewright ")]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def light() -> Iterator[None]:
-    """Light stages in this process, and real ones for the tests of other files."""
-    with light_run.installed():
-        yield
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,12 +18,7 @@ from specs.loading import load_project
 from tests.support import light_run
 from tests.support.cli import called as gatewright
 
-
-@pytest.fixture(autouse=True, scope="module")
-def light() -> Iterator[None]:
-    """Light stages in this process, and real ones for the tests of other files."""
-    with light_run.installed():
-        yield
+pytestmark = pytest.mark.usefixtures("light_stages")
 
 
 def at_first_gate(folder: Path, run: str = "r1", **more: str) -> Workspace:

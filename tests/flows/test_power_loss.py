@@ -12,14 +12,10 @@ from tests.support import light_run, postgresql
 from tests.support.crashes import Crashes
 from tests.support.faults import Place
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forks of itself")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def light() -> Iterator[None]:
-    """Light stages in this process, and real ones for the tests of other files."""
-    with light_run.installed():
-        yield
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forks of itself"),
+    pytest.mark.usefixtures("light_stages"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -21,14 +20,9 @@ from flows.steps import NextStep
 from flows.workspace import Workspace
 from tests.support import light_run
 
+pytestmark = pytest.mark.usefixtures("light_stages")
+
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def light() -> Iterator[None]:
-    """Light stages in this process, and real ones for the tests of other files."""
-    with light_run.installed():
-        yield
 
 
 @pytest.mark.parametrize("done", [False, True], ids=["before the step", "after the step"])

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support import light_run, postgresql
+from tests.support import postgresql
 from tests.support.contest import contest, prepare
 
-pytestmark = pytest.mark.skipif(
-    "fork" not in multiprocessing.get_all_start_methods(), reason="its processes are forks of one prepared process"
-)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def light() -> Iterator[None]:
-    """Light stages in this process, and real ones for the tests of other files."""
-    with light_run.installed():
-        yield
+pytestmark = [
+    pytest.mark.skipif(
+        "fork" not in multiprocessing.get_all_start_methods(), reason="its processes are forks of one prepared process"
+    ),
+    pytest.mark.usefixtures("light_stages"),
+]
 
 
 @pytest.mark.parametrize(("processes", "rounds"), [(6, 3), pytest.param(50, 20, marks=pytest.mark.slow)])

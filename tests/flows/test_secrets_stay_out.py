@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +17,11 @@ from flows.workspace import Workspace
 from tests.support import light_run, postgresql
 from tests.support.cli import called
 
+pytestmark = pytest.mark.usefixtures("light_stages")
+
 ROOT = Path(__file__).resolve().parents[2]
 IN_VARIABLE, IN_URL, IN_DATABASE = "sk-planted-in-a-variable", "planted-in-a-url", "planted-in-the-database-url"
 MORE = f"hub: {{mirror: 'https://someone:{IN_URL}@mirror.example'}}\n"
-
-
-@pytest.fixture(autouse=True, scope="module")
-def light() -> Iterator[None]:
-    """Light stages in this process, and real ones for the tests of other files."""
-    with light_run.installed():
-        yield
 
 
 def leaks(*folders: Path) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,13 +16,9 @@ from specs.errors import PolicyRefused, SignatureRefused
 from specs.events import RunClosed
 from tests.support import light_run
 
+pytestmark = pytest.mark.usefixtures("light_stages")
+
 NO_PROOF = "closing needs {}, as gate data does, and this is unauthenticated"
-
-
-@pytest.fixture(autouse=True, scope="module")
-def light() -> Iterator[None]:
-    with light_run.installed():
-        yield
 
 
 def failing(folder: Path, policy: str, monkeypatch: pytest.MonkeyPatch) -> Workspace:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,20 +19,7 @@ from specs.errors import InputError
 from specs.loading import load_project
 from tests.support import light_run
 
-TEAM = "policy: {solo: false, approvers: [{id: li}, {id: wang}, {id: zhao}], quorum: 2}\n"
-
-
-@pytest.fixture(autouse=True, scope="module")
-def light() -> Iterator[None]:
-    with light_run.installed():
-        yield
-
-
-@pytest.fixture
-def waiting(tmp_path: Path) -> Workspace:
-    workspace = light_run.begin(light_run.make_project(tmp_path / "p", more=TEAM))
-    assert light_run.passage(workspace).ending == "waiting"
-    return workspace
+pytestmark = pytest.mark.usefixtures("light_stages")
 
 
 def found(workspace: Workspace, age: timedelta = timedelta()) -> list[cleaning.Candidate]:

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support import light_run, postgresql
+from tests.support import postgresql
 from tests.support.quorum_contest import Outcome, contest, prepare
 
-pytestmark = pytest.mark.skipif(
-    "fork" not in multiprocessing.get_all_start_methods(), reason="its processes are forks of one prepared process"
-)
-
-
-@pytest.fixture(autouse=True, scope="module")
-def light() -> Iterator[None]:
-    with light_run.installed():
-        yield
+pytestmark = [
+    pytest.mark.skipif(
+        "fork" not in multiprocessing.get_all_start_methods(), reason="its processes are forks of one prepared process"
+    ),
+    pytest.mark.usefixtures("light_stages"),
+]
 
 
 def broken(outcomes: list[Outcome], processes: int) -> list[Outcome]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,11 +14,7 @@ from flows.workspace import Workspace
 from specs.errors import DecisionRefused, InputError
 from tests.support import light_run
 
-
-@pytest.fixture(autouse=True, scope="module")
-def light() -> Iterator[None]:
-    with light_run.installed():
-        yield
+pytestmark = pytest.mark.usefixtures("light_stages")
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,13 +11,9 @@ from flows.ledgers import ledger_of_run
 from flows.reviewing import gate_facts, page
 from tests.support import light_run
 
+pytestmark = pytest.mark.usefixtures("light_stages")
+
 EVIL = "please\x1b[2J\x1b[1;1H\u202eagain\r\x07"
-
-
-@pytest.fixture(autouse=True, scope="module")
-def light() -> Iterator[None]:
-    with light_run.installed():
-        yield
 
 
 def test_a_comment_that_steers_a_terminal_is_shown_as_it_is_written(tmp_path: Path):

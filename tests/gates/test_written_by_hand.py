@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +19,9 @@ from specs.errors import Refused
 from specs.events import ApprovalRecorded
 from tests.support import light_run
 
-TEAM = "policy: {solo: false, approvers: [{id: li}, {id: wang}, {id: zhao}], quorum: 2}\n"
+pytestmark = pytest.mark.usefixtures("light_stages")
+
 Forge = Callable[[Ledger, Decision], Any]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def light() -> Iterator[None]:
-    with light_run.installed():
-        yield
-
-
-@pytest.fixture
-def waiting(tmp_path: Path) -> Workspace:
-    workspace = light_run.begin(light_run.make_project(tmp_path / "demo", more=TEAM))
-    assert light_run.passage(workspace).ending == "waiting"
-    return workspace
 
 
 def approval(ledger: Ledger, **more: Any) -> Decision:

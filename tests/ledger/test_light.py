@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support import light_run
+
+pytestmark = pytest.mark.usefixtures("light_stages")
 
 PROBE = (
     "import sys, importlib; importlib.import_module(sys.argv[1]);"
@@ -34,13 +35,6 @@ except SystemExit as end:
 heavy = ("torch", "prefect", "langchain", "transformers", "alembic", "pandas", "polars", "sqlalchemy", "numpy")
 print(code, [m for m in heavy if m in sys.modules], file=sys.stderr)
 """
-
-
-@pytest.fixture(autouse=True, scope="module")
-def light() -> Iterator[None]:
-    """Light stages in this process, and real ones for the tests of other files."""
-    with light_run.installed():
-        yield
 
 
 @pytest.fixture(scope="module")

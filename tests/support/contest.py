@@ -38,12 +38,20 @@ class Result:
         return (self.records, self.winners, self.clear, self.intact) == (1, 1, processes - 1, True)
 
 
-def prepare(folder: Path, rounds: int, url: Callable[[int], str | None] = lambda number: None) -> list[Workspace]:
+Url = Callable[[int], str | None]
+"""The ledger of a round; null: the project's own."""
+
+
+def prepare(folder: Path, rounds: int, url: Url = lambda number: None) -> list[Workspace]:
     """Light projects at their first gate, which expires after a day. The light parts must be in place."""
+    return waiting(folder, rounds, "policy: {solo: true, approvers: [{id: me}], expires_after: 1d}\n", url)
+
+
+def waiting(folder: Path, rounds: int, policy: str, url: Url) -> list[Workspace]:
+    """A project with this policy for each round, its run at the first gate."""
     found = []
     for number in range(rounds):
         name = f"p{number}"
-        policy = "policy: {solo: true, approvers: [{id: me}], expires_after: 1d}\n"
         project = light_run.make_project(folder / name, name=name, ledger=url(number), more=policy)
         workspace = light_run.begin(project, f"r{number}")
         assert light_run.passage(workspace).ending == "waiting"
@@ -52,24 +60,31 @@ def prepare(folder: Path, rounds: int, url: Callable[[int], str | None] = lambda
 
 
 def contest(workspaces: list[Workspace], processes: int) -> list[Result]:
-    """Start the processes once; they meet at a barrier before each gate."""
+    """Processes that meet at a barrier before each gate, one gate after the other."""
+    said = meet(processes, lambda number, barrier: _contender(workspaces, barrier, number))
+    return [_result(w, [one[i] for one in said]) for i, w in enumerate(workspaces)]
+
+
+def meet(processes: int, contender: Callable[[int, Any], list[str]]) -> list[list[str]]:
+    """Start `contender(number, barrier)` once in each of the processes; what each of them answered, by number."""
     context = multiprocessing.get_context("fork")
     barrier, answers = context.Barrier(processes), context.Queue()
     team = [
-        context.Process(target=_contender, args=(workspaces, barrier, number, answers)) for number in range(processes)
+        context.Process(target=lambda number=number: answers.put((number, contender(number, barrier))))
+        for number in range(processes)
     ]
     for process in team:
         process.start()
     said = dict(answers.get(timeout=600) for _ in team)
     for process in team:
         process.join()
-    return [_result(w, [said[n][i] for n in range(processes)]) for i, w in enumerate(workspaces)]
+    return [said[number] for number in range(processes)]
 
 
-def _contender(workspaces: list[Workspace], barrier: Any, number: int, answers: Any) -> None:
+def _contender(workspaces: list[Workspace], barrier: Any, number: int) -> list[str]:
     kind, said = KINDS[number % len(KINDS)], []
     for workspace in workspaces:
-        ledger = _opened(workspace, past=kind == "expire")
+        ledger = opened(workspace, past=kind == "expire")
         barrier.wait(120)
         try:
             if kind == "expire":
@@ -89,15 +104,15 @@ def _contender(workspaces: list[Workspace], barrier: Any, number: int, answers: 
         except Refused as error:
             said.append(error.message)
         ledger.close()
-    answers.put((number, said))
+    return said
 
 
-def _opened(workspace: Workspace, past: bool) -> Ledger:
+def opened(workspace: Workspace, past: bool) -> Ledger:
     """The ledger, under a clock at which the gate has just opened, or has long expired: no round waits for a day."""
     url = ledger_url(workspace.project_dir, load_project(workspace.project_dir).spec)
-    opened = Ledger.open(url)
-    gate = fold(opened.events(workspace.run)).gate
-    opened.close()
+    ledger = Ledger.open(url)
+    gate = fold(ledger.events(workspace.run)).gate
+    ledger.close()
     assert gate is not None
     at = gate.opened_at + (timedelta(days=2) if past else timedelta(seconds=1))
     return Ledger.open(url, clock=lambda: at)

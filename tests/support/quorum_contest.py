@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +14,7 @@ from flows.ledger import Ledger
 from flows.ledgers import ledger_of_run
 from flows.workspace import Workspace
 from specs.errors import Refused
-from tests.support import light_run
-from tests.support.contest import _opened
+from tests.support.contest import Url, meet, opened, waiting
 
 PEOPLE, QUORUM = 10, 4
 NOTHING = "nothing was due"
@@ -46,42 +43,29 @@ class Outcome:
         )
 
 
-def prepare(folder: Path, rounds: int, url: Callable[[int], str | None] = lambda number: None) -> list[Workspace]:
+def prepare(folder: Path, rounds: int, url: Url = lambda number: None) -> list[Workspace]:
     """Light projects at their first gate. The light parts must be in place."""
     people = ", ".join(f"{{id: p{n}}}" for n in range(PEOPLE))
     policy = f"policy: {{solo: false, approvers: [{people}], quorum: {QUORUM}, expires_after: 1d}}\n"
-    found = []
-    for number in range(rounds):
-        project = light_run.make_project(folder / f"q{number}", name=f"q{number}", ledger=url(number), more=policy)
-        workspace = light_run.begin(project, f"q{number}")
-        assert light_run.passage(workspace).ending == "waiting"
-        found.append(workspace)
-    return found
+    return waiting(folder, rounds, policy, url)
 
 
 def contest(workspaces: list[Workspace], processes: int) -> list[Outcome]:
-    """Start the processes once; they meet at a barrier before each gate. Every tenth comes when time is over."""
-    context = multiprocessing.get_context("fork")
-    barrier, answers = context.Barrier(processes), context.Queue()
-    team = [context.Process(target=_one, args=(workspaces, barrier, n, answers)) for n in range(processes)]
-    for process in team:
-        process.start()
-    said = [answers.get(timeout=600) for _ in team]
-    for process in team:
-        process.join()
+    """Processes that meet at a barrier before each gate. Every tenth comes when time is over."""
+    said = meet(processes, lambda number, barrier: _one(workspaces, barrier, number))
     return [_outcome(w, sum(bool(one[i]) for one in said)) for i, w in enumerate(workspaces)]
 
 
-def _one(workspaces: list[Workspace], barrier: Any, number: int, answers: Any) -> None:
+def _one(workspaces: list[Workspace], barrier: Any, number: int) -> list[str]:
     said = []
     for position, workspace in enumerate(workspaces):
         kind = _kind(number, position)
-        ledger = _opened(workspace, past=kind == "expire")
+        ledger = opened(workspace, past=kind == "expire")
         barrier.wait(120)
         people = min(PEOPLE, max(QUORUM, barrier.parties - 2))  # fewer than processes: some ask twice
         said.append(_answer(workspace, ledger, kind, f"p{number % people}"))
         ledger.close()
-    answers.put(said)
+    return said
 
 
 def _kind(number: int, position: int) -> str:

@@ -3,6 +3,7 @@
 GatewrightError                 1   something failed while running
 ├── StorageError                1   the disk is full, or a folder cannot be written
 ├── WorkerError                 1   a worker process ended without its result
+│   └── PeerLost                1   a rank of a training that another rank left alone
 ├── TrainingError               1   training cannot go on: a loss that is not finite, a plan that does not hold
 ├── InputError                  2   what the person wrote or provided cannot be used
 │   ├── SpecError               2   project.yaml: all problems at once, each with its line
@@ -52,6 +53,10 @@ class StorageError(GatewrightError):
 
 class WorkerError(GatewrightError):
     """A worker process ended without its result."""
+
+
+class PeerLost(WorkerError):
+    """A rank of a training cannot go on because another one is gone or late: never the cause, always a consequence."""
 
 
 class TrainingError(GatewrightError):

@@ -6,7 +6,7 @@ candidate (61 % at 0.7, 95 % at 0.8, above 99.99 % at 0.9).
 
 from __future__ import annotations
 
-import itertools
+import struct
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ from tasks.data.shingles import I64, U64, ShingleSets, mixed
 PERMUTATIONS, BANDS = 128, 16
 SEED = 42
 _ROWS_AT_ONCE = 4096
+_PACK = struct.Struct(f"<{PERMUTATIONS}I").pack
 _MARGIN = 0.2
 """Five standard deviations of a similarity of 0.7 that is estimated by 128 permutations."""
 
@@ -58,9 +59,8 @@ def _minima(sets: ShingleSets) -> U64:
     matrix = RMinHash.digest_matrix_from_flat_token_hashes(
         sets.values, sets.offsets.astype(np.uint64), PERMUTATIONS, SEED
     )
-    count = len(sets) * PERMUTATIONS
-    flat = np.fromiter(itertools.chain.from_iterable(matrix.to_rows()), np.uint64, count)
-    return flat.reshape(len(sets), PERMUTATIONS)
+    packed = b"".join([_PACK(*row) for row in matrix.to_rows()])  # twice as fast as an array of Python numbers
+    return np.frombuffer(packed, "<u4").astype(np.uint64).reshape(len(sets), PERMUTATIONS)
 
 
 def promising(sketches: Sketches, a: I64, b: I64, threshold: float) -> npt.NDArray[np.bool_]:

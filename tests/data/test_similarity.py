@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tasks.data import similarity
 from tasks.data.clusters import components, similar_pairs
 from tasks.data.leakage import NearIndex, bitmaps
 from tasks.data.merging import Merged, fingerprints, guard_of, in_memory, merge_duplicates
@@ -186,6 +189,17 @@ def test_writing_does_not_make_a_difference(a, b):
 )
 def test_words_that_change_nothing_are_not_critical(a, b):
     assert critical_tokens(normalise(a)) == critical_tokens(normalise(b))
+
+
+@given(
+    st.text(
+        "一十第号轴左高正反转向顺时针上前外侧圈进出口油输入打开关闭常断合松夹紧启动停止过太变大慢增减小正异不没未无非a ",
+        max_size=12,
+    )
+)
+def test_one_pass_finds_what_each_chinese_pattern_finds_alone(text):
+    alone = [re.findall(p, text) for p in (similarity._NOT_CHINESE, similarity._ORDINAL, similarity._SIDE_CHINESE)]
+    assert sorted(similarity._TELLING.findall(text)) == sorted(itertools.chain(*alone))
 
 
 def test_one_of_each_cluster_stays_and_a_chain_is_not_merged_through():

@@ -10,16 +10,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-from specs.errors import ModelError
+from specs.errors import ModelError, PeerLost
 from tasks.interrupts import StopRequest
 from tasks.worker_side import Channel, ends_at_once, work
 
 
 def body(job: Path, channel: Channel, stop: StopRequest) -> None:
-    """`do` is one of the branches below."""
+    """`do` is one of the branches below; of several ranks, one for each."""
     order: dict[str, Any] = json.loads(job.read_text())
-    do = order["do"]
-    job.with_name("pid").write_text(str(os.getpid()))
+    rank = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+    do = order["do"][rank] if isinstance(order["do"], list) else order["do"]
+    job.with_name(f"pid{rank or ''}").write_text(str(os.getpid()))
     if do == "well":
         channel.start("work", 2)
         channel.advance(2, "note")
@@ -43,6 +44,13 @@ def body(job: Path, channel: Channel, stop: StopRequest) -> None:
         time.sleep(0.2)
         job.with_name("saved").write_text(stop.reason)
         stop.raise_if_requested("all saved")
+    elif do == "signalled":
+        os.kill(os.getpid(), signal.SIGTERM)
+        stop.wait(60)
+        stop.raise_if_requested("this rank was asked")
+    elif do == "lost":
+        time.sleep(0.3)
+        raise PeerLost("rank 0 lost the others", "another rank ended")
     elif do == "load":
         with ends_at_once(stop, channel, "nothing is lost"):
             channel.event(loading=True)

@@ -1,0 +1,54 @@
+"""How a worker ended, in words and as an error of its own class."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from specs import errors
+from specs.errors import GatewrightError, WorkerError
+
+LAST_LINES = 12
+
+USER_ERRORS: dict[str, type[GatewrightError]] = {
+    name: kind
+    for name, kind in vars(errors).items()
+    if isinstance(kind, type) and issubclass(kind, GatewrightError) and kind is not errors.SpecError
+}
+
+
+class WorkerDied(WorkerError):
+    """A worker that ended without saying why; `signal_number` is what killed it, null when it exited by itself."""
+
+    def __init__(self, message: str, hint: str, signal_number: int | None) -> None:
+        super().__init__(message, hint)
+        self.signal_number = signal_number
+
+
+def died(who: str, code: int, log: Path) -> WorkerDied:
+    """The error for an exit code other than 0 (negative: the signal that killed it)."""
+    hint = f"its log is {log}" + _last_lines(log)
+    if code >= 0:
+        return WorkerDied(f"{who} ended with exit code {code} and no result", hint, None)
+    number = -code
+    if number == getattr(signal, "SIGKILL", 9):
+        return WorkerDied(
+            f"{who} was killed by the system, most likely out of memory",
+            f"free memory, or lower micro_batch or max_length; `gatewright resume` goes on from the last save; {hint}",
+            number,
+        )
+    try:
+        killer = signal.Signals(number).name
+    except ValueError:
+        killer = f"signal {number}"
+    return WorkerDied(f"{who} was ended by {killer}", hint, number)
+
+
+def _last_lines(log: Path) -> str:
+    """The end of the log for a person, without the frames of a traceback."""
+    try:
+        lines = log.read_text("utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    shown = [line for line in lines if line.strip() and not line.startswith((" ", "Traceback"))][-LAST_LINES:]
+    return "; its last lines:\n" + "\n".join(f"  {line[:300]}" for line in shown) if shown else ""

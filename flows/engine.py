@@ -19,7 +19,7 @@ from flows.ledger.lease import beating
 from flows.proposing import memory_of, model_of, proposer_context
 from flows.reviewing import approved_proposals, evidence_of, read_evidence
 from flows.session import Session, session_of
-from flows.state import Attempt, RunState, fold
+from flows.state import RunState, fold
 from flows.steps import Done, NextStep, OpenGate, Propose, RecordVerdicts, Rejected, Release, RunStage, next_step
 from flows.workspace import Workspace, code_version, frozen_spec, ledger_url, live_spec
 from specs import events
@@ -29,7 +29,7 @@ from specs.decisions import GateDocument
 from specs.errors import GatewrightError, InputError, Refused, Stopped
 from specs.files import write_json
 from specs.project import Project
-from specs.proposals import Expectation, Proposal
+from specs.proposals import Expectation, Proposal, blocking_findings
 from specs.results import Evidence
 from specs.secrets import redacted
 from tasks.models.resolve import ResolvedModel
@@ -116,16 +116,18 @@ class Engine:
         """Write what the person will be shown, then record that the gate is open."""
         state = self.state
         finished = state.finished(step.gate)
-        document = self._gate_document(step, finished)
+        document = self._gate_document(step, state)
         digest = gatefiles.write_gate(self.workspace.folder, document)
-        is_blocked = finished is not None and blocked(finished.verdicts or ())
+        findings = blocking_findings(gatefiles.load_proposal(self.workspace.folder, step.proposal))
+        is_blocked = bool(findings) or (finished is not None and blocked(finished.verdicts or ()))
         self.ledger.open_gate(
             self.workspace.run,
-            events.GateOpened(gate=step.gate, round=step.round, digest=digest, blocked=is_blocked),
+            events.GateOpened(gate=step.gate, round=step.round, digest=digest, blocked=is_blocked, findings=findings),
             fence=self.lease.fence,
         )
 
-    def _gate_document(self, step: OpenGate, finished: Attempt | None) -> GateDocument:
+    def _gate_document(self, step: OpenGate, state: RunState) -> GateDocument:
+        finished = state.finished(step.gate)
         evidence = report = report_html = None
         plots: dict[str, str] = {}
         inputs = runner.raw_digests(self.workspace, self.spec)
@@ -151,6 +153,8 @@ class Engine:
             code=code_version(),
             spec=sha256_file(self.workspace.folder / "spec.json"),
             policy=sha256_file(self.workspace.folder / "policy.json"),
+            identity=state.created.identity if state.created else "",
+            after=state.head or None,
         )
 
     def run_stage(self, step: RunStage) -> None:

@@ -35,6 +35,7 @@ from specs.events import (
     UnknownEvent,
     VerdictsRecorded,
 )
+from specs.proposals import Finding
 
 State = Literal["running", "waiting", "decided", "failed", "rejected", "stopped", "finished"]
 AttemptState = Literal["reserved", "published", "failed", "abandoned", "superseded"]
@@ -73,6 +74,7 @@ class Gate:
     digest: str
     opened_at: datetime
     blocked: bool
+    findings: tuple[Finding, ...] = ()
     decision: Decision | None = None
     decided_at: datetime | None = None
     approvals: tuple[Said, ...] = ()
@@ -260,7 +262,8 @@ def _apply(state: RunState, event: Event, payload: Payload) -> None:
         case ProposalMade():
             _propose(state, payload)
         case GateOpened():
-            gate = Gate(payload.gate, payload.round, payload.digest, event.at, payload.blocked)
+            found = tuple(payload.findings or ())
+            gate = Gate(payload.gate, payload.round, payload.digest, event.at, payload.blocked, found)
             state.gate = state.gates[gate.name, gate.round] = gate
         case ApprovalRecorded() | GateAmended():
             _say(state, payload, event.at)

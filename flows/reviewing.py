@@ -48,6 +48,7 @@ class GateFacts:
                 "round": self.gate.round,
                 "digest": self.gate.digest,
                 "blocked": self.gate.blocked,
+                "findings": [finding.model_dump(mode="json") for finding in self.gate.findings],
                 **self.waiting.document(),
                 "edits": [
                     {"actor": said.decision.actor, "edits": said.decision.edits, "comment": said.decision.comment}

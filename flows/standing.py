@@ -114,6 +114,7 @@ def standing(policy: Policy, state: RunState, gate: Gate, now: datetime, rework_
     return Standing(
         gate=gate.name,
         blocked=gate.blocked,
+        findings=tuple(f"{f.text} (write: {f.sentence})" for f in gate.findings),
         approved_by=approved_by(policy, gate),
         editors=gate.editors,
         expired_at=timestamp(ends) if ends else "",

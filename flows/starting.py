@@ -55,6 +55,7 @@ def start_run(project: Path, run: str | None) -> Workspace:
             stages=list(STAGES),
             solo=loaded.spec.policy.solo,
             policy_pinned=pinned,
+            identity=secrets.token_hex(16),
         ),
         loaded.folder,
         "gatewright",

@@ -35,6 +35,8 @@ class GateDocument(Strict):
     code: str
     spec: Sha256
     policy: Sha256
+    identity: str = Field("", description="of the run, as run.created has it; a run of this id elsewhere has another")
+    after: Sha256 | None = Field(None, description="hash of the event before the gate opened: nothing shown is reused")
     amends: Sha256 | None = Field(None, description="digest of what the gate showed before a person's edit")
     edited_by: list[str] = Field(default_factory=list, description="whose edits the proposal holds, in order")
 

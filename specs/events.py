@@ -13,6 +13,7 @@ from pydantic import AwareDatetime, Field
 from specs.base import Sha256, Strict
 from specs.criteria import Verdict
 from specs.decisions import Authentication, Decision
+from specs.proposals import Finding
 
 
 class Payload(Strict):
@@ -38,6 +39,7 @@ class RunCreated(Payload):
 
 class InputsHashed(Payload):
     """Digests of a stage's inputs, before it ran or after."""
+    identity: str = Field("", description="random, so that a run of this id elsewhere is another run; old runs: none")
 
     kind = "inputs.hashed"
     stage: str
@@ -133,7 +135,10 @@ class GateOpened(Payload):
     gate: str
     round: int
     digest: Sha256
-    blocked: bool
+    blocked: bool = Field(description="a blocking criterion failed, or the sheet leaves open what it must not")
+    findings: list[Finding] | None = Field(
+        None, description="the sheet's blocking findings; null where the code of that time did not look"
+    )
 
 
 class ApprovalRecorded(Payload):

@@ -112,3 +112,8 @@ class Proposal(Strict):
     def sha256(self) -> Sha256:
         """Digest of the canonical bytes."""
         return digest(self)
+
+
+def blocking_findings(proposal: Proposal) -> list[Finding]:
+    """What the task sheet of a proposal leaves open and must not; empty for a proposal without a sheet."""
+    return [f for f in proposal.task_sheet.findings if f.blocking] if proposal.task_sheet else []

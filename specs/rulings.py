@@ -27,6 +27,7 @@ PROOFS: dict[Authentication, str] = {
 class Standing:
     """How a round of a gate stands when somebody decides on it.
 
+    `findings` are what the task sheet leaves open and must not, in words, each with the sentence that closes it.
     `approved_by` approved exactly what is shown now; the edits of `editors` are part of it. `reworks` counts the
     reworks that led so far to the gate which a rework would lead to now.
     """
@@ -37,6 +38,7 @@ class Standing:
     editors: tuple[str, ...] = ()
     expired_at: str = ""
     reworks: int = 0
+    findings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -173,19 +175,15 @@ def _override(policy: Policy, rules: GateRules, decision: Decision, standing: St
             text = "nothing to override here: no blocking criterion failed"
             yield Ruling("override", False, text, "approve without --override")
         return
+    what = "a failed blocking criterion" if not standing.findings else "what the task sheet leaves open"
     if not decision.override:
-        yield Ruling(
-            "override",
-            False,
-            "a blocking criterion failed, so this gate cannot be approved",
-            'rework the stage, or override with --override -m "reason" if the policy gives you that right',
-        )
+        yield _blocked(standing)
     approver = policy.approver(decision.actor)
     if not (policy.solo or (approver is not None and approver.may_override)):
         yield Ruling(
             "override",
             False,
-            f"{decision.actor!r} may not override a failed blocking criterion",
+            f"{decision.actor!r} may not override {what}",
             "ask an approver with may_override: true",
         )
     elif not policy.solo and len(overriders(policy, rules)) < rules.quorum:
@@ -197,8 +195,20 @@ def _override(policy: Policy, rules: GateRules, decision: Decision, standing: St
         )
     elif decision.override:
         said = bool(decision.comment.strip())
-        text = f"{decision.actor} overrides a failed blocking criterion" if said else "an override needs a reason"
+        text = f"{decision.actor} overrides {what}" if said else "an override needs a reason"
         yield Ruling("override", said, text, "" if said else 'say why with -m "..."')
+
+
+def _blocked(standing: Standing) -> Ruling:
+    """Why a gate cannot be approved as it is, and both ways out."""
+    override = 'override with --override -m "reason" if the policy gives you that right'
+    if not standing.findings:
+        text = "a blocking criterion failed, so this gate cannot be approved"
+        return Ruling("override", False, text, f"rework the stage, or {override}")
+    left = "".join(f"\n  - {finding}" for finding in standing.findings)
+    text = f"the task sheet leaves open what keeps this gate closed:{left}"
+    way_out = f"write the sentences into project.yaml and take it in with `gatewright resume --anew`, or {override}"
+    return Ruling("override", False, text, way_out)
 
 
 def overriders(policy: Policy, rules: GateRules) -> list[str]:

@@ -35,6 +35,7 @@ from specs.events import (
     RunRejected,
 )
 from specs.policy import Policy, read_frozen
+from specs.proposals import blocking_findings
 from specs.rulings import check, effect, rulings
 
 CHECKS = {
@@ -43,7 +44,7 @@ CHECKS = {
     "allowed": "each decision was allowed by the policy",
     "quorum": "each gate that opened had its quorum, and each edit was confirmed by others",
     "signed": "each signature is by a key of its person, over exactly what was decided",
-    "blocked": "each gate said truly whether a blocking criterion had failed",
+    "blocked": "each gate said truly whether a blocking criterion had failed, and what its sheet leaves open",
     "order": "nothing ran, was released or ended without its decision",
 }
 """The steps after the first, by the short name under which faults are collected."""
@@ -142,7 +143,8 @@ def _by_policy(
     """Ask the rules again, as the gate stood then, whether a blocking criterion had failed taken from the verdicts."""
     decision = payload.decision
     finished = state.finished(gate.name)
-    truly = replace(gate, blocked=finished is not None and blocked(finished.verdicts or ()))
+    failed = finished is not None and blocked(finished.verdicts or ())
+    truly = replace(gate, blocked=failed or bool(gate.findings))
     at = standing(policy, state, truly, event.at, decision.rework_stage)
     if any(ruling.rule == "once" for ruling in rulings(policy, decision, at)):
         found["once"].append(f"{where}: {decision.actor} had approved this before")
@@ -229,9 +231,7 @@ def _transition(
             step = next_step(state)
             if not (isinstance(step, OpenGate) and (step.gate, step.round) == (payload.gate, payload.round)):
                 found["order"].append(f"{where}: gate {payload.gate} round {payload.round} was not due")
-            finished = state.finished(payload.gate)
-            if payload.blocked != (finished is not None and blocked(finished.verdicts or ())):
-                found["blocked"].append(f"{where}: {payload.gate} round {payload.round} says blocked={payload.blocked}")
+            found["blocked"] += [f"{where}: {fault}" for fault in _said_truly(history, state, payload)]
         case GateExpired():
             gate = state.gates.get((payload.gate, payload.round))
             ends = expires_at(policy, gate) if policy and gate else None
@@ -257,6 +257,25 @@ def _transition(
         case RunRejected():
             if not isinstance(next_step(state), Rejected):
                 found["order"].append(f"{where}: nobody rejected")
+
+
+def _said_truly(history: History, state: RunState, opened: GateOpened) -> list[str]:
+    """Whether a gate said what keeps it closed: verdicts of the finished stage, blocking findings of its sheet."""
+    where = f"{opened.gate} round {opened.round}"
+    finished = state.finished(opened.gate)
+    failed = finished is not None and blocked(finished.verdicts or ())
+    if opened.findings is None:
+        faults = [] if opened.blocked == failed else [f"{where} says blocked={opened.blocked}"]
+        silent = state.created is not None and state.created.identity != "" and opened.gate == state.order[0]
+        return faults + ([f"{where} does not say what its task sheet leaves open"] if silent else [])
+    if opened.blocked != (failed or bool(opened.findings)):
+        return [f"{where} says blocked={opened.blocked}"]
+    try:
+        proposal = load_proposal(history.run_dir, state.proposals.get((opened.gate, opened.round), ""))
+    except GatewrightError as error:
+        return [f"{where}: {error.message}"]
+    same = opened.findings == blocking_findings(proposal)
+    return [] if same else [f"{where} names other findings than its task sheet has"]
 
 
 def _closing(

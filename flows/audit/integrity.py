@@ -214,7 +214,7 @@ def _gates(checks: Checks, history: History) -> None:
     created = history.state.created
     published: dict[tuple[str, int], AttemptPublished] = history.published()
     proposals = {(p.gate, p.round): p.proposal for _, p in history.of(ProposalMade)}
-    for _, gate in history.of(GateOpened):
+    for event, gate in history.of(GateOpened):
         where, count = f"gate {gate.gate} round {gate.round}", count + 1
         below = gate_folder(history.run_dir, gate.gate, gate.round).relative_to(history.run_dir).as_posix()
         found = Comparison()
@@ -237,6 +237,10 @@ def _gates(checks: Checks, history: History) -> None:
             contents.append(f"{where}: it showed another proposal than was made for it")
         if created and (document.spec, document.policy) != (created.spec, created.policy):
             contents.append(f"{where}: it showed another spec or policy than the run's")
+        if created and document.identity != created.identity:
+            contents.append(f"{where}: it showed another run of this id")
+        if document.after not in (None, event.previous):
+            contents.append(f"{where}: it was not made after the event before it")
         if document.finished_stage is not None and document.finished_attempt is not None:
             there = published.get((document.finished_stage, document.finished_attempt))
             if there is None or (there.evidence, there.report) != (document.evidence, document.report):

@@ -129,7 +129,10 @@ def _one_answer(facts: Any) -> dict[str, Any] | None:
             raise InputError("that is not parameter=value", "for example lr=1e-4")
         decision["edits"] = {key: value}
     if facts.gate.blocked:
-        tell("a blocking criterion failed: approving overrides it and needs a reason")
+        for finding in facts.gate.findings:
+            tell(f"the sheet leaves open: {finding.text}; write: {finding.sentence}")
+        what = "the sheet leaves this open" if facts.gate.findings else "a blocking criterion failed"
+        tell(f"{what}: approving overrides it and needs a reason")
         decision.update(override=True, comment=_prompt("reason: "))
     elif "approve" in rules.comment_required:
         decision["comment"] = _prompt("comment: ")

@@ -149,7 +149,9 @@ def decision_lines(state: Any, workspace: Any, where: str) -> list[str]:
     gate, run = state.gate, workspace.run
     lines = [f"run {run} waits at gate {gate.name}, round {gate.round}", *_who(gate, workspace)]
     if gate.blocked:
-        for verdict in state.finished(gate.name).verdicts or ():
+        lines += [f"  left open: {finding.text}; write: {finding.sentence}" for finding in gate.findings]
+        finished = state.finished(gate.name)
+        for verdict in (finished.verdicts if finished else None) or ():
             if verdict.blocking and not verdict.passed:
                 value = "not measured" if verdict.value is None else f"{verdict.value:.6g}"
                 lines.append(f"  failed: {verdict.metric} = {value} (must be {verdict.op} {verdict.bound:g})")

@@ -59,7 +59,7 @@ NAMED = ("authority", "each decision names a gate that was open, with the digest
 ONCE = ("authority", "each gate and round was decided once")
 ALLOWED = ("authority", "each decision was allowed by the policy")
 SIGNED = ("authority", "each signature is by a key of its person, over exactly what was decided")
-BLOCKED = ("authority", "each gate said truly whether a blocking criterion had failed")
+BLOCKED = ("authority", "each gate said truly whether a blocking criterion had failed, and what its sheet leaves open")
 ORDER = ("authority", "nothing ran, was released or ended without its decision")
 
 CATALOGUE: dict[str, tuple[Manipulation, tuple[str, str]]] = {

@@ -30,10 +30,10 @@ def test_a_manipulation_is_found_where_it_belongs(target: Target, name: str):
     "manipulate",
     [
         lambda t: truncate(t, rows_too=True),
-        rebuilt("decision.recorded", decision(comment="I never said this")),
-        rebuilt("run.created", lambda b: b.update(at=str(datetime.fromisoformat(b["at"]) - timedelta(days=1)))),
+        rebuilt("decision.recorded", decision(comment="I never said this"), index=-1),
+        rebuilt("run.finished", lambda b: b.update(at=str(datetime.fromisoformat(b["at"]) + timedelta(days=1)))),
     ],
-    ids=["the tail cut and the run's row with it", "a comment put into a mouth", "an earlier beginning"],
+    ids=["the tail cut and the run's row with it", "a comment put into the last mouth", "a later end"],
 )
 def test_what_is_consistent_in_itself_is_found_by_the_anchor_alone(
     finished: RunMaker, target: Target, tmp_path: Path, manipulate: Manipulation
@@ -46,6 +46,21 @@ def test_what_is_consistent_in_itself_is_found_by_the_anchor_alone(
         shutil.rmtree(target.run_dir / "release")
     assert failed(target) == set()
     assert failed(target, kept) == {("completeness", "the head equals the anchor")}
+
+
+@pytest.mark.parametrize(
+    "manipulate",
+    [
+        rebuilt("decision.recorded", decision(comment="I never said this")),
+        rebuilt("run.created", lambda b: b.update(at=str(datetime.fromisoformat(b["at"]) - timedelta(days=1)))),
+    ],
+    ids=["a comment put into a mouth", "an earlier beginning"],
+)
+def test_a_chain_that_was_built_anew_is_found_by_the_gates_that_opened_after_the_change(
+    target: Target, manipulate: Manipulation
+):
+    manipulate(target)
+    assert failed(target) == {("integrity", "each gate showed this run's own evidence, proposal, spec and policy")}
 
 
 def kinds(target: Target) -> set[str]:

@@ -59,7 +59,7 @@ def at_first_gate(tmp_path: Path, tiny_model: Path) -> Workspace:
         plots={}, proposal=digest, inputs={}, base_model=None, code="0", spec=created.spec, policy=created.policy,
     )  # fmt: skip
     shown = gatefiles.write_gate(workspace.folder, document)
-    ledger.open_gate("first", GateOpened(gate="data", round=1, digest=shown, blocked=False))
+    ledger.open_gate("first", GateOpened(gate="data", round=1, digest=shown, blocked=False, findings=[]))
     return workspace
 
 

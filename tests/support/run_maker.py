@@ -50,7 +50,7 @@ from specs.metrics import STAGES
 from specs.parameters import PARAMETERS
 from specs.policy import Policy
 from specs.project import Project
-from specs.proposals import Expectation, Proposal, Reason, SheetStage, TaskSheet
+from specs.proposals import Expectation, Finding, Proposal, Reason, SheetStage, TaskSheet, blocking_findings
 from specs.results import Evidence, list_artifacts
 
 CRITERIA = [Criterion(metric="loss", op="<", bound=1.0), Criterion(metric="speed", op=">", bound=5.0, blocking=False)]
@@ -91,6 +91,7 @@ class RunMaker:
         listen(self.ledger.engine, "connect", lambda connection, _: connection.execute("PRAGMA synchronous = OFF"))
         self.ledger.close()
         self.lease: Lease | None = None
+        self.findings: list[Finding] = []
 
     def start(self) -> RunMaker:
         """Create the run and take its lease."""
@@ -102,7 +103,9 @@ class RunMaker:
                 ("environment", {}),
             )
         }
-        created = RunCreated(project="demo", code="0.1.0", stages=list(STAGES), solo=self.policy.solo, **frozen)
+        created = RunCreated(
+            project="demo", code="0.1.0", stages=list(STAGES), solo=self.policy.solo, identity="a" * 32, **frozen
+        )
         self.ledger.create_run(self.run, created, self.project_dir, "me")
         self.lease = self.ledger.take_lease(self.run)
         return self
@@ -192,7 +195,8 @@ class RunMaker:
         self.ledger.append_all(self.run, payloads, "gatewright", self.fence)
 
     def _propose(self, step: Propose) -> None:
-        sheet = TaskSheet(goal="repair", stages=[sheet_stage(name) for name in STAGES]) if step.gate == "data" else None
+        stages = [sheet_stage(name) for name in STAGES]
+        sheet = TaskSheet(goal="repair", stages=stages, findings=self.findings) if step.gate == "data" else None
         proposal = Proposal(
             stage=step.gate,
             round=step.round,
@@ -207,7 +211,8 @@ class RunMaker:
         self._append(ProposalMade(gate=step.gate, round=step.round, proposal=made, proposer="rules"))
 
     def _open(self, step: OpenGate) -> None:
-        finished = self.state.finished(step.gate)
+        state = self.state
+        finished = state.finished(step.gate)
         folder = attempt_folder(self.run_dir, finished.stage, finished.number) if finished else None
         document = GateDocument(
             run=self.run,
@@ -224,10 +229,13 @@ class RunMaker:
             code="0.1.0",
             spec=sha256_file(self.run_dir / "spec.json"),
             policy=sha256_file(self.run_dir / "policy.json"),
+            identity="a" * 32,
+            after=state.head,
         )
         shown = write_gate(self.run_dir, document)
-        is_blocked = finished is not None and blocked(finished.verdicts or ())
-        payload = GateOpened(gate=step.gate, round=step.round, digest=shown, blocked=is_blocked)
+        findings = blocking_findings(load_proposal(self.run_dir, step.proposal))
+        is_blocked = bool(findings) or (finished is not None and blocked(finished.verdicts or ()))
+        payload = GateOpened(gate=step.gate, round=step.round, digest=shown, blocked=is_blocked, findings=findings)
         self.ledger.open_gate(self.run, payload, self.fence)
 
     def _stage(self, step: RunStage, loss: float, fail: str) -> None:

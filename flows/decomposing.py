@@ -25,6 +25,6 @@ def draft(project: Path, goal: str | None) -> tuple[Language, TaskSheet]:
         spec=loaded.spec,
         gate="data",
         source_summaries=[s.model_dump(mode="json") for s in sources],
-        device=this_device(loaded.spec.hardware).facts(),
+        device=this_device(loaded.spec.hardware, loaded.spec.launcher.memory_gb).facts(),
     )
     return loaded.spec.language, sheet_of(context, goal=goal or "")

@@ -79,6 +79,6 @@ def proposer_context(
         source_summaries=[s.model_dump(mode="json") for s in sources],
         lengths=lengths,
         base_model=model_of(workspace, spec).folder,
-        device=this_device(spec.hardware).facts(),
+        device=this_device(spec.hardware, spec.launcher.memory_gb).facts(),
         history=earlier_results(ledger, workspace, spec.project) if ledger is not None else [],
     )

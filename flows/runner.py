@@ -97,6 +97,7 @@ def context_of(order: Order, out_dir: Path, checkpoints: Path) -> StageContext:
         project_dir=order.workspace.project_dir,
         spec=without_secrets(order.spec),
         parameters=order.proposal.parameters,
+        memory=order.proposal.memory,
         inputs=dict(order.inputs),
         base_model=order.model.folder if order.model else None,
         base_model_sha256=order.model.sha256 if order.model else None,

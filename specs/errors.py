@@ -3,6 +3,7 @@
 GatewrightError                 1   something failed while running
 ├── StorageError                1   the disk is full, or a folder cannot be written
 ├── WorkerError                 1   a worker process ended without its result
+│   └── OutOfMemory             1   a worker needed more memory than there was
 │   └── PeerLost                1   a rank of a training that another rank left alone
 ├── TrainingError               1   training cannot go on: a loss that is not finite, a plan that does not hold
 ├── InputError                  2   what the person wrote or provided cannot be used
@@ -23,7 +24,9 @@ GatewrightError                 1   something failed while running
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 EXIT_DONE = 0
 EXIT_INTERNAL = 1
@@ -53,6 +56,14 @@ class StorageError(GatewrightError):
 
 class WorkerError(GatewrightError):
     """A worker process ended without its result."""
+
+
+class OutOfMemory(WorkerError):
+    """A worker needed more memory than there was. `facts` are the figures of that moment, in bytes, where known."""
+
+    def __init__(self, message: str, hint: str = "", facts: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message, hint)
+        self.facts = dict(facts or {})
 
 
 class PeerLost(WorkerError):

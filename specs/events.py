@@ -88,6 +88,20 @@ class AttemptFailed(Payload):
     message: str
 
 
+class MemoryRung(Payload):
+    """One rung of the out-of-memory ladder: what was tried instead of the approved configuration, and how it ended."""
+
+    kind = "memory.rung"
+    stage: str
+    attempt: int
+    number: int = Field(ge=1, description="1 is the approved configuration itself")
+    rung: str = Field(description="approved, processes, allocator, probe, micro_batch, ...")
+    changes: dict[str, Any] = Field(description="parameters that differ from the approved ones, by dotted path")
+    outcome: str = Field(description="runs, out_of_memory, above_limit, named, or skipped")
+    why: str = ""
+    taken: bool = Field(False, description="what the stage was measured with in the end")
+
+
 class VerdictsRecorded(Payload):
     """What the criteria said of the recomputed metrics of one attempt."""
 
@@ -330,6 +344,7 @@ PAYLOADS: dict[str, type[Payload]] = {
         AttemptPublished,
         AttemptAbandoned,
         AttemptFailed,
+        MemoryRung,
         VerdictsRecorded,
         ProposalMade,
         TranscriptStored,

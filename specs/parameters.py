@@ -10,6 +10,7 @@ from specs.base import Sha256, Strict
 from specs.canonical import digest
 
 Method = Literal["lora", "qlora", "dora", "full"]
+Allocator = Literal["default", "expandable_segments", "max_split_size"]
 Optimizer = Literal["adamw", "adamw_fused", "adamw_8bit", "paged_adamw_8bit", "adafactor", "sgd"]
 
 
@@ -52,6 +53,7 @@ class TrainingConfiguration(Strict):
     )
     activation_checkpointing: bool = Field(False, description="recompute activations: less memory, more time")
     attention: Literal["sdpa", "eager", "flash"] = Field("sdpa", description="implementation of attention")
+    allocator: Allocator = Field("default", description="how the GPU's caching allocator divides memory; CPU: default")
     seed: int = Field(17, ge=0, lt=2**31, description="order of samples, dropout, adapter start")
     save_steps: int = Field(10, ge=1, description="optimizer steps between checkpoints")
     save_minutes: float | None = Field(30.0, gt=0, description="minutes between checkpoints; null: steps decide")

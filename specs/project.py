@@ -223,6 +223,9 @@ class Launcher(Strict):
 
     kind: Literal["local"] = Field("local", description="processes of this machine")
     processes: Literal[1] = Field(1, description="training processes")
+    memory_gb: float | None = Field(
+        None, gt=0, description="memory that a training process may have, in GB; null: what can be used of the device"
+    )
 
 
 class Hub(Strict):

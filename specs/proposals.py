@@ -69,6 +69,19 @@ class TaskSheet(Strict):
     findings: list[Finding] = Field(default_factory=list, description="what the completeness check found")
 
 
+class Calibration(Strict):
+    """What a stress test taught about the account: process bytes = `framework_bytes` + `ratio` x predicted bytes.
+
+    `ratio` is measured over predicted, of what a process takes beside its framework; `key` names device, driver,
+    software and method that it holds for; `evidence` is the digest of the artifact that holds the measurement.
+    """
+
+    ratio: float = Field(gt=0)
+    framework_bytes: int = Field(ge=0)
+    key: Sha256
+    evidence: Sha256
+
+
 class MemoryCheck(Strict):
     """Predicted peak against what the device has. `method` is traced, derived or closed-form."""
 
@@ -79,6 +92,8 @@ class MemoryCheck(Strict):
     fits: bool
     residents: dict[str, int] = Field(default_factory=dict)
     phases: dict[str, int] = Field(default_factory=dict)
+    account_bytes: int | None = Field(None, description="before the calibration; null where there is none")
+    calibration: Calibration | None = None
 
 
 class Answer(Strict):

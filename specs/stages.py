@@ -10,6 +10,7 @@ from pydantic import Field
 
 from specs.base import Name, Sha256, Strict
 from specs.project import Project
+from specs.proposals import MemoryCheck
 
 
 class StageContext(Strict):
@@ -27,6 +28,7 @@ class StageContext(Strict):
     inputs: dict[str, Path] = Field(
         description="folder of the attempt of each earlier stage, by stage name; its files lie in artifacts/"
     )
+    memory: MemoryCheck | None = Field(None, description="what the approved proposal said of memory")
     base_model: Path | None = Field(None, description="local folder with safetensors weights and tokenizer")
     base_model_sha256: Sha256 | None = None
     out_dir: Path

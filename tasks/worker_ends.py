@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from specs import errors
-from specs.errors import GatewrightError, WorkerError
+from specs.errors import GatewrightError, OutOfMemory, WorkerError
+from tasks.out_of_memory import kernel_kills
 
 LAST_LINES = 12
 
@@ -25,23 +28,43 @@ class WorkerDied(WorkerError):
         self.signal_number = signal_number
 
 
-def died(who: str, code: int, log: Path) -> WorkerDied:
-    """The error for an exit code other than 0 (negative: the signal that killed it)."""
+def died(who: str, code: int, log: Path, kills: int | None = None) -> WorkerError:
+    """The error for an exit code other than 0 (negative: the signal that killed it).
+
+    `kills` is what the kernel's counter of processes killed for memory said before the worker started.
+    """
     hint = f"its log is {log}" + _last_lines(log)
     if code >= 0:
         return WorkerDied(f"{who} ended with exit code {code} and no result", hint, None)
     number = -code
     if number == getattr(signal, "SIGKILL", 9):
-        return WorkerDied(
-            f"{who} was killed by the system, most likely out of memory",
-            f"free memory, or lower micro_batch or max_length; `gatewright resume` goes on from the last save; {hint}",
-            number,
-        )
+        return _killed(who, hint, number, kills)
     try:
         killer = signal.Signals(number).name
     except ValueError:
         killer = f"signal {number}"
     return WorkerDied(f"{who} was ended by {killer}", hint, number)
+
+
+def said(message: str, error: Mapping[str, Any]) -> GatewrightError:
+    """The error that a worker sent, as its own class, with `message` for its words."""
+    kind = USER_ERRORS.get(error["class"], WorkerError)
+    if issubclass(kind, OutOfMemory):
+        return kind(message, error["hint"], error.get("facts"))
+    return kind(message, error["hint"])
+
+
+def _killed(who: str, hint: str, number: int, kills: int | None) -> WorkerError:
+    """Killed by the kernel for memory where its counter says so, by somebody where the counter did not move."""
+    now = kernel_kills()
+    lower = f"free memory, or lower micro_batch or max_length; `gatewright resume` goes on from the last save; {hint}"
+    if kills is None or now is None:
+        return WorkerDied(f"{who} was killed by the system, most likely out of memory", lower, number)
+    if now > kills:
+        counted = {"kernel_kills": now - kills}
+        return OutOfMemory(f"out of memory: the kernel killed {who} to get memory back", lower, counted)
+    message = f"{who} was killed (SIGKILL) by somebody: the kernel has killed nothing for memory meanwhile"
+    return WorkerDied(message, f"`gatewright resume` goes on from the last save; {hint}", number)
 
 
 def _last_lines(log: Path) -> str:

@@ -18,10 +18,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from specs.errors import EXIT_STOPPED, GatewrightError, Stopped, WorkerError
+from specs.errors import EXIT_STOPPED, GatewrightError, Stopped
 from specs.stages import Progress
 from tasks.interrupts import StopRequest
-from tasks.worker_ends import USER_ERRORS, died
+from tasks.out_of_memory import kernel_kills
+from tasks.worker_ends import died, said
 
 POLL_S = 0.2
 GRACE_S = 60.0
@@ -92,6 +93,7 @@ class Family:
         self.errors: list[Member] = []
         self._lines: queue.Queue[tuple[Member, bytes | None]] = queue.Queue()
         self._left_since: float | None = None
+        self.kills = kernel_kills()
 
     def follow(self, stop: StopRequest) -> None:
         """Read until every rank has closed its stdout. Ctrl-C without handlers counts as a stop request."""
@@ -200,7 +202,7 @@ class Family:
         unexplained = [m for m in failed if m.error is None]
         if unexplained:
             worst = min(unexplained, key=lambda m: (m.code >= 0, m.rank))
-            raise died(self._name(module, worst), worst.code, worst.log)
+            raise died(self._name(module, worst), worst.code, worst.log, self.kills)
         if self.errors:
             raise self._said(self.errors[0])
         return self.result
@@ -208,8 +210,7 @@ class Family:
     def _said(self, member: Member, *, named: bool = False) -> GatewrightError:
         assert member.error is not None
         rank = f"rank {member.rank} of {len(self.members)}: " if named and len(self.members) > 1 else ""
-        kind = USER_ERRORS.get(member.error["class"], WorkerError)
-        return kind(rank + member.error["message"], member.error["hint"])
+        return said(rank + member.error["message"], member.error)
 
     def _name(self, module: str, member: Member) -> str:
         name = f"the worker of {module.rpartition('.')[0] or module}"

@@ -15,8 +15,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
 
-from specs.errors import EXIT_DONE, EXIT_INTERNAL, EXIT_STOPPED, GatewrightError, WorkerError
+from specs.errors import EXIT_DONE, EXIT_INTERNAL, EXIT_STOPPED, GatewrightError, OutOfMemory, WorkerError
 from tasks.interrupts import STOP, StopRequest, stop_on_signals
+from tasks.out_of_memory import be_the_victim, explained, is_out_of_memory
 
 EXIT_ORPHANED = 143
 
@@ -54,7 +55,9 @@ class Channel:
 
     def error(self, error: GatewrightError) -> None:
         """Why the worker ends without a result."""
-        self.send("error", **{"class": type(error).__name__, "message": error.message, "hint": error.hint})
+        facts = error.facts if isinstance(error, OutOfMemory) else {}
+        said = {"class": type(error).__name__, "message": error.message, "hint": error.hint, "facts": facts}
+        self.send("error", **said)
 
     def result(self, **message: Any) -> None:
         """What the worker was started for."""
@@ -63,6 +66,7 @@ class Channel:
 
 def work(body: Callable[[Path, Channel, StopRequest], None]) -> int:
     """Run a worker program on `sys.argv[1]`; returns its exit code. Errors go to the parent, tracebacks to stderr."""
+    be_the_victim()
     with _own_stdout() as stream:
         channel = Channel(stream)
         with stop_on_signals():
@@ -137,11 +141,7 @@ def _listen() -> None:
 
 
 def _explain(error: Exception) -> WorkerError:
+    if is_out_of_memory(error):
+        return explained(error)
     text = (str(error).strip() or type(error).__name__).splitlines()[0][:500]
-    lower = text.lower()
-    if isinstance(error, MemoryError) or "out of memory" in lower or "can't allocate memory" in lower:
-        return WorkerError(
-            f"out of memory: {text}",
-            "lower micro_batch or max_length, or switch activation_checkpointing on; go back to the stress test",
-        )
     return WorkerError(f"{type(error).__name__}: {text}", "the full error is in the worker's log")

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from specs.files import storage_errors
+from specs.parameters import Allocator
 from specs.stages import Progress
+from tasks.allocator import variables
 from tasks.interrupts import STOP, StopRequest
 from tasks.worker_ends import WorkerDied as WorkerDied
 from tasks.worker_family import LEFT_S, Member, Process, log_of, together
@@ -36,7 +38,9 @@ ALLOWED: frozenset[str] = frozenset(_NAMES.split())
 """What a worker sees of our environment, with every LC_ and SLURM_ variable. No password and no key is among them."""
 
 
-def worker_environment(threads: int, ours: Mapping[str, str] | None = None) -> dict[str, str]:
+def worker_environment(
+    threads: int, ours: Mapping[str, str] | None = None, allocator: Allocator = "default"
+) -> dict[str, str]:
     """The environment of a worker: allow-listed, offline, threads fixed, no spinning (set before torch is imported)."""
     ours = os.environ if ours is None else ours
     kept = {k: v for k, v in ours.items() if k.upper() in ALLOWED or k.startswith(("LC_", "SLURM_"))}
@@ -57,6 +61,7 @@ def worker_environment(threads: int, ours: Mapping[str, str] | None = None) -> d
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "TRANSFORMERS_NO_ADVISORY_WARNINGS": "1",
         "TOKENIZERS_PARALLELISM": "false",
+        **variables(allocator),
     }
 
 
@@ -68,6 +73,7 @@ def run_worker(
     on_event: Callable[[dict[str, Any]], None] | None = None,
     *,
     threads: int = 2,
+    allocator: Allocator = "default",
     stop: StopRequest = STOP,
     ranks: int = 1,
     start: Start | None = None,
@@ -77,7 +83,8 @@ def run_worker(
 
     With several `ranks` it is one process for each, started as `python -m module job RANK MEETING`. A stop request is
     passed on, and `Stopped` raised when the worker has saved and ended. Errors that the worker explains are raised as
-    their own class; a worker that dies raises `WorkerDied`. stderr is appended to `log`, of further ranks beside it.
+    their own class; a worker that dies raises `WorkerDied`, or `OutOfMemory` where the kernel took its memory
+    back. stderr is appended to `log`, of further ranks beside it.
     `start` starts a process otherwise than as a program of its own; `left_s` after one rank's end the others are ended.
     """
     start = start or start_program
@@ -90,7 +97,7 @@ def run_worker(
             for rank in range(ranks):
                 arguments = [str(job), *([str(rank), str(place / "meeting")] if place else [])]
                 with storage_errors(log), log_of(log, rank).open("ab") as stderr:
-                    process = start(module, arguments, stderr, worker_environment(threads))
+                    process = start(module, arguments, stderr, worker_environment(threads, None, allocator))
                 members.append(Member(rank, process, log_of(log, rank)))
             family.follow(stop)
         return family.outcome(module)

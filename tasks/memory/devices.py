@@ -41,6 +41,12 @@ class Device(Strict):
         found = {"host_bytes": memory_gb, "disk_bytes": disk_gb}
         return self.model_copy(update={k: round(v * GIB) for k, v in found.items() if v is not None})
 
+    def within(self, limit_bytes: int) -> Device:
+        """The same where a process may have at most so much of it."""
+        if limit_bytes >= self.usable_bytes:
+            return self
+        return self.model_copy(update={"usable_bytes": limit_bytes, "usable_source": "launcher.memory_gb of the spec"})
+
     def facts(self) -> dict[str, Any]:
         """Plain data for the proposer: holds nothing that identifies the machine."""
         return self.model_dump(
@@ -48,11 +54,16 @@ class Device(Strict):
         )
 
 
-def this_device(hardware: Literal["auto"] | Hardware = "auto") -> Device:
-    """The device of a run: the GPU of this machine, its CPU where there is none, or the one the spec names."""
+def this_device(hardware: Literal["auto"] | Hardware = "auto", limit_gb: float | None = None) -> Device:
+    """The device of a run: the GPU of this machine, its CPU where there is none, or the one the spec names.
+
+    `limit_gb` is what a training process may have of it (`launcher.memory_gb`).
+    """
     if hardware != "auto":
-        return named(hardware.gpu, hardware.count, hardware.memory_gb)
-    return _cuda_device() or cpu_device()
+        found = named(hardware.gpu, hardware.count, hardware.memory_gb)
+    else:
+        found = _cuda_device() or cpu_device()
+    return found if limit_gb is None else found.within(round(limit_gb * GIB))
 
 
 def named(gpu: str, count: int = 1, memory_gb: float | None = None) -> Device:

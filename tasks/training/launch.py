@@ -44,7 +44,9 @@ def run_training(
     if finished is not None and path.is_file() and path.read_bytes() == data:
         return finished
     write_bytes(path, data)
-    said = run_worker(module, path, log, progress, on_event, threads=job.training.threads, stop=stop)
+    training = job.training
+    how = {"threads": training.threads, "allocator": training.allocator}
+    said = run_worker(module, path, log, progress, on_event, stop=stop, **how)
     if not said:
         raise WorkerError("the training worker ended without a result", f"its log is {log}")
     return WorkerResult.model_validate(said)

@@ -9,6 +9,7 @@ from typing import Any
 from specs.errors import ModelError
 from specs.files import storage_errors
 from specs.parameters import TrainingConfiguration
+from tasks.out_of_memory import is_out_of_memory
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 ADAPTER_CONFIG = "adapter_config.json"
@@ -49,6 +50,8 @@ def check_possible(training: TrainingConfiguration, device: str) -> None:
         problems.append(("attention flash needs a CUDA GPU; there is none here", "attention: sdpa"))
     elif training.attention == "flash" and importlib.util.find_spec("flash_attn") is None:
         problems.append(("attention flash needs the package flash-attn", "attention: sdpa, or install flash-attn"))
+    if training.allocator != "default" and device == "cpu":
+        problems.append((f"allocator {training.allocator} is a setting of the GPU's allocator", "allocator: default"))
     if training.compute == "amp-fp16" and device == "cpu":
         problems.append(("amp-fp16 scales its loss on a GPU only; there is none here", "compute: fp32 or amp-bf16"))
     if training.method == "full" and training.weights in ("nf4", "nf4-dq", "fp16"):
@@ -87,6 +90,8 @@ def load_base(folder: Path, weights: str = "fp32", attention: str = "sdpa", devi
             **options,
         )
     except (OSError, ValueError, KeyError, RuntimeError) as error:
+        if is_out_of_memory(error):
+            raise
         raise ModelError(
             f"{folder} cannot be loaded as a causal language model: {str(error).splitlines()[0]}",
             "check that the download or conversion is complete, and that the model's code is part of transformers",

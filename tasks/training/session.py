@@ -20,6 +20,7 @@ from tasks.training.evaluation import mean_loss, pinned_loss, sample_losses
 from tasks.training.feed import Feed, check_lengths, group_steps, read_samples
 from tasks.training.job import Job, WorkerResult
 from tasks.training.judgement import Judgement, judge
+from tasks.training.limit import limit_memory
 from tasks.training.logbook import CENSUS, CONTINUITY, METRICS, SESSIONS, SPIKES, Logbook
 from tasks.training.measure import PeakMeter
 from tasks.training.models import build_trainable, check_possible, choose_device, export
@@ -78,6 +79,8 @@ class Session:
             template = PromptTemplate.load(self.job.base_model)
             feed = self._feed(rows, template)
             self.meter = PeakMeter(self.device)
+            if not limit_memory(self.job.memory_limit_bytes, self.device):
+                self.channel.say("this system cannot hold a process to a limit of memory: it runs without")
             model = self._model(checkpoint)
         with self.meter:
             trainer = self._trainer(model, feed, template, checkpoint)

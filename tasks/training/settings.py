@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -10,6 +11,7 @@ from typing import Any
 
 from specs.canonical import sha256_bytes, sha256_file
 from specs.errors import ResumeRefused
+from tasks.allocator import in_effect
 from specs.parameters import TrainingConfiguration, fingerprint, leaves
 from tasks.training.feed import PlannedStep
 from tasks.training.job import Job
@@ -163,6 +165,7 @@ def _from_model(training: TrainingConfiguration, trainer: Any) -> dict[str, Any]
         "weights": weights,
         "compute": amp or (training.compute if quantized else weights),
         "attention": attention,
+        "allocator": in_effect(os.environ),
         "activation_checkpointing": bool(getattr(base, "is_activation_checkpointing", False)),
     }
 

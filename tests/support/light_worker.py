@@ -34,6 +34,10 @@ def body(job: Path, channel: Channel, stop: StopRequest) -> None:
         raise KeyError("surprise")
     elif do == "memory":
         raise RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: 4 GiB")
+    elif do == "fill":
+        Path(order["group"], "cgroup.procs").write_text(str(os.getpid()))
+        held = bytearray(order["bytes"])
+        channel.result(held=len(held))
     elif do == "killed":
         print("loading shard 3", file=sys.stderr)  # noqa: T201
         os.kill(os.getpid(), signal.SIGKILL)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -9,14 +10,17 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
-from specs.errors import ModelError, Stopped, WorkerError
+from specs.errors import ModelError, OutOfMemory, Stopped, WorkerError
 from specs.stages import Quiet
 from tasks.interrupts import StopRequest, stop_on_signals
+from tasks.out_of_memory import asked_bytes, is_out_of_memory, kernel_kills
+from tasks.worker_ends import died
 from tasks.workers import WorkerDied, run_worker, worker_environment
 
 LIGHT = "tests.support.light_worker"
@@ -40,9 +44,9 @@ class Heard(Quiet):
         self.words.append((text,))
 
 
-def job_of(folder: Path, do: str) -> Path:
+def job_of(folder: Path, do: str, **more: object) -> Path:
     path = folder / "job.json"
-    path.write_text(json.dumps({"do": do}))
+    path.write_text(json.dumps({"do": do, **more}))
     return path
 
 
@@ -99,12 +103,69 @@ def test_other_errors_are_a_sentence_and_their_traceback_is_in_the_log(do, words
     assert "Traceback" in (tmp_path / "log").read_text()
 
 
-def test_a_killed_worker_is_most_likely_out_of_memory(tmp_path):
+@pytest.mark.skipif(kernel_kills() is None, reason="this kernel does not count the processes it kills for memory")
+def test_a_worker_killed_by_somebody_is_not_taken_for_one_without_memory(tmp_path):
     with pytest.raises(WorkerDied) as caught:
         run_worker(LIGHT, job_of(tmp_path, "killed"), tmp_path / "log", Quiet())
     assert caught.value.signal_number == signal.SIGKILL
-    assert "killed by the system, most likely out of memory" in caught.value.message
+    assert "killed (SIGKILL) by somebody" in caught.value.message
     assert "loading shard 3" in caught.value.hint
+
+
+def test_where_the_kernel_does_not_count_a_killed_worker_is_most_likely_out_of_memory(tmp_path):
+    error = died("the worker", -signal.SIGKILL, tmp_path / "log", kills=None)
+    assert isinstance(error, WorkerDied)
+    assert "killed by the system, most likely out of memory" in error.message
+
+
+def test_a_worker_that_the_kernel_killed_for_memory_is_out_of_memory(tmp_path, memory_group):
+    """A real kill: the worker joins a control group of 64 MiB and fills it."""
+    job = job_of(tmp_path, "fill", group=str(memory_group), bytes=256 * 2**20)
+    with pytest.raises(OutOfMemory) as caught:
+        run_worker(LIGHT, job, tmp_path / "log", Quiet())
+    assert "the kernel killed the worker of" in caught.value.message
+    assert caught.value.facts["kernel_kills"] >= 1
+
+
+@pytest.fixture
+def memory_group() -> Iterator[Path]:
+    """A control group of 64 MiB; only where this system lets us make one."""
+    group = Path("/sys/fs/cgroup/memory") / f"gatewright-test-{os.getpid()}"
+    try:
+        group.mkdir()
+        (group / "memory.limit_in_bytes").write_text(str(64 * 2**20))
+        with contextlib.suppress(OSError):  # without swap accounting there is no such file
+            (group / "memory.memsw.limit_in_bytes").write_text(str(64 * 2**20))
+    except OSError:
+        pytest.skip("no control group of memory can be made here")
+    yield group
+    group.rmdir()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 79 GiB"),
+        RuntimeError("CUDA error: out of memory"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+        RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: you tried to"),
+        OSError(12, "Cannot allocate memory"),
+    ],
+)
+def test_out_of_memory_is_known_in_the_words_of_every_library(error):
+    assert is_out_of_memory(error)
+
+
+@pytest.mark.parametrize("error", [KeyError("memory"), RuntimeError("the model needs memory_efficient attention")])
+def test_other_errors_are_not_taken_for_it(error):
+    assert not is_out_of_memory(error)
+
+
+def test_what_was_asked_for_is_read_in_bytes():
+    assert asked_bytes("CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has") == 2684354560
+    assert asked_bytes("DefaultCPUAllocator: can't allocate memory: you tried to allocate 52428800 bytes.") == 52428800
+    assert asked_bytes("out of memory") is None
 
 
 def test_a_stop_request_lets_the_worker_save_and_raises_stopped(tmp_path):

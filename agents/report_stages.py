@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from agents import report_data
+from agents import report_data, report_dry_run
 from agents.blocks import Block, Cell, Heading, Table
 from agents.report_parts import as_fed, sample_block
 from agents.report_texts import t
@@ -134,7 +134,7 @@ _SECTIONS: dict[str, tuple[Section, ...]] = {
         report_data.sensor_logs,
         report_data.samples,
     ),
-    "dry_run": (_losses, _fed_samples),
+    "dry_run": (_losses, report_dry_run.throughput, report_dry_run.checks, _fed_samples, report_dry_run.answers),
     "stress_test": (_phases, _residents),
     "train": (_losses,),
     "evaluate": (_generations,),

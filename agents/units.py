@@ -16,6 +16,8 @@ _COUNTED_ZH = {
     "count": "",
     "nats/token": "nats/词元",
     "nats/token/step": "nats/词元/步",
+    "tokens/s": "词元/秒",
+    "standard errors": "个标准误",
 }
 _BYTES = (("TiB", 1024**4), ("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,11 @@ def write_json(path: Path, value: Any) -> bytes:
     data = canonical_bytes(value)
     write_bytes(path, data)
     return data
+
+
+def write_lines(path: Path, records: Iterable[Any]) -> None:
+    """Write canonical JSON, one record a line, atomically."""
+    write_bytes(path, b"".join(canonical_bytes(record) + b"\n" for record in records))
 
 
 def sync_tree(folder: Path) -> None:

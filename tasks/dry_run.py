@@ -73,6 +73,7 @@ def run(context: StageContext, progress: Progress) -> StageResult:
         probe_sample_ids=_probe(selection),
         evaluation_batch=max(1, training.micro_batch // 2),
         fed_samples=min(len(rows), MOST_FED),
+        checks=True,
         save_at=[_proof_start(last)],
     )
     run_training(job, context.logs / "worker.log", progress)
@@ -151,7 +152,13 @@ def _prove_resume(context: StageContext, job: Job, steps: int, progress: Progres
             shutil.copyfile(path, folder / "worker" / path.name)
     # with no save but the one asked for, the kill loses a step, and the resume has to train it again
     training = job.training.model_copy(update={"save_steps": steps})
-    changes = {"training": training, "save_at": [start + 1], "out": folder / "worker", "checkpoints": folder / "steps"}
+    changes = {
+        "training": training,
+        "save_at": [start + 1],
+        "out": folder / "worker",
+        "checkpoints": folder / "steps",
+        "checks": False,
+    }
     proof = job.model_copy(update=changes)
     progress.say(f"proof of resume: from step {start}, killed after step {start + 2}, started again")
     log = context.logs / "proof.log"

@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from specs.canonical import canonical_bytes, digest_folder
+from specs.canonical import digest_folder
 from specs.errors import ModelError
-from specs.files import write_bytes, write_json
+from specs.files import write_bytes, write_json, write_lines
 from specs.stages import Progress
 from tasks.evaluate.job import EvaluatedSample, EvaluateJob
 from tasks.interrupts import StopRequest
@@ -86,7 +86,7 @@ class _Evaluation:
             raise ModelError(f"{self.folder} changed while it was evaluated", "find out who writes there; run again")
         columns = _columns(self.job.samples, own, list(other), losses)
         _write_table(self.job.out / "eval_losses.parquet", columns)
-        _write_lines(self.job.out / "generations.jsonl", self._generations(answers))
+        write_lines(self.job.out / "generations.jsonl", self._generations(answers))
         write_json(self.job.out / "evaluated.json", self._identity(before, device, time.monotonic() - began))
 
     def _models(self) -> Iterator[tuple[str, Any]]:
@@ -221,10 +221,6 @@ def _write_table(path: Path, columns: dict[str, list[Any]]) -> None:
     buffer = io.BytesIO()
     pq.write_table(pa.table(columns, schema=pa.schema(list(kinds.items()))), buffer, compression="zstd")
     write_bytes(path, buffer.getvalue())
-
-
-def _write_lines(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    write_bytes(path, b"".join(canonical_bytes(row) + b"\n" for row in rows))
 
 
 if __name__ == "__main__":

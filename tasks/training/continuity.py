@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from specs import tolerances
 from specs.errors import ResumeRefused
-
-TOLERANCE: dict[str, float] = {"fp32": 1e-4, "bf16": 3e-2, "amp-bf16": 3e-2, "amp-fp16": 5e-3}
-"""Relative difference allowed on a GPU, by compute: sums of its kernels depend on their order. A CPU has none."""
 
 RETRACED = 3
 """Steps that are compared on a GPU, where differences grow; on a CPU all of them are."""
@@ -21,7 +19,7 @@ RETRACED = 3
 
 def tolerance(device: str, compute: str) -> float:
     """What two computations of one loss may differ by, relatively."""
-    return 0.0 if device == "cpu" else TOLERANCE[compute]
+    return tolerances.tolerance(device, compute).repeated
 
 
 def require_same_loss(was: float, now: float, allowed: float, checkpoint: str) -> float:

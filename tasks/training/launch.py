@@ -22,7 +22,8 @@ from tasks.workers import run_worker
 WORKER = "tasks.training.worker"
 
 LOGS = (*CUT_ON_RESUME, *NEVER_CUT)
-DOCUMENTS = ("settings.json", "judgement.json", "probe.json", "evaluation.json")
+CHECKS = ("checks.json", "generated.jsonl")
+DOCUMENTS = ("settings.json", "judgement.json", "probe.json", "evaluation.json", *CHECKS)
 FOLDERS = ("adapter", "model")
 
 

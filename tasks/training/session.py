@@ -9,12 +9,13 @@ import torch
 
 from specs.canonical import sha256_file
 from specs.errors import InputError, ModelError, ResumeRefused, Stopped, TrainingError
-from specs.files import write_json
+from specs.files import write_json, write_lines
 from tasks.data.batch_plan import PlanRow, read_plan
 from tasks.interrupts import StopRequest
 from tasks.models.folder import digest_model
 from tasks.prompts import PromptTemplate
 from tasks.training.checkpoints import Checkpoint, CheckpointStore, Passed
+from tasks.training.checks import generated_answers, training_checks
 from tasks.training.continuity import Retrace, require_same_loss, tolerance
 from tasks.training.evaluation import mean_loss, pinned_loss, sample_losses
 from tasks.training.feed import Feed, check_lengths, group_steps, read_samples
@@ -218,8 +219,16 @@ class Session:
         compute = self.job.training.compute
         now, allowed = pinned_loss(trainer.model, batch, self.device, compute), tolerance(self.device, compute)
         difference = require_same_loss(pinned["loss"], now, allowed, checkpoint.folder.name)
-        line = {"session": self.store.session, "proof": "pinned batch", "steps": 0, "largest_difference": difference}
-        self.logbook.write(CONTINUITY, line)
+        self.logbook.write(
+            CONTINUITY,
+            {
+                "session": self.store.session,
+                "proof": "pinned batch",
+                "steps": 0,
+                "largest_difference": difference,
+                "loss": pinned["loss"],
+            },
+        )
 
     def _write_settings(self, trainer: PlannedTrainer) -> None:
         """`settings.json`; raises `TrainingError` when a setting that was asked for has no effect."""
@@ -357,8 +366,17 @@ class Session:
         if counted != planned:
             raise TrainingError(
                 f"the census of epochs {sorted(counted)} does not cover those of the plan, {sorted(planned)}",
+        if self.job.checks:
+            self._check_training(trainer, feed)
                 "report this: it must not happen",
             )
+    def _check_training(self, trainer: PlannedTrainer, feed: Feed) -> None:
+        """`checks.json` and `generated.jsonl`, of the trained model."""
+        ids = self.job.probe_sample_ids
+        self.channel.say(f"checks on {len(ids)} samples: batches, masks, ends of answers")
+        write_json(self.job.out / "checks.json", training_checks(trainer, feed, ids))
+        write_lines(self.job.out / "generated.jsonl", generated_answers(trainer, feed, ids))
+
 
 
 def _no_bars() -> None:

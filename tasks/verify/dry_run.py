@@ -9,25 +9,36 @@ from typing import Any
 
 from specs.criteria import Metric
 from tasks.verify import training_logs as logs
+from tasks.verify.interruptions import allowed, beyond
 from tasks.verify.tensors import differing_tensors, trained_folder
+from tasks.verify.training_checks import ended_share, masked_token_effect, regrouping_difference
+from tasks.verify.trends import loss_noise, slowest_length, tokens_per_second, trend_certainty
 
 
 def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str, Any]) -> dict[str, Metric]:
     """One metric per name of `specs/metrics.py`; what cannot be shown is null with a reason."""
     artifacts = attempt_dir / "artifacts"
     planned, lines = logs.plan(artifacts / "batch_plan.parquet"), logs.lines(artifacts / "metrics.jsonl")
+    checked, settings = logs.document(artifacts / "checks.json"), logs.document(artifacts / "settings.json")
     return {
         "steps_missing": logs.steps_missing(planned, lines),
         "nonfinite_steps": logs.nonfinite_steps(lines),
         "probe_loss_change": _probe_loss_change(logs.document(artifacts / "probe.json")),
         "loss_trend": logs.loss_trend(lines),
+        "loss_trend_certainty": trend_certainty(lines),
+        "loss_noise": loss_noise(lines),
         "order_mismatches": logs.order_mismatches(planned, logs.lines(artifacts / "micro_batches.jsonl")),
         "masked_end_tokens": _masked_end_tokens(logs.lines(artifacts / "fed.jsonl")),
-        "resume_loss_difference": _resume_loss_difference(lines, artifacts / "resumed"),
-        "resume_weight_difference": _resume_weight_difference(artifacts),
+        "regrouping_difference": regrouping_difference(checked, settings),
+        "masked_token_effect": masked_token_effect(checked, settings),
+        "ended_share": ended_share(logs.lines(artifacts / "generated.jsonl")),
+        "resume_loss_difference": _resume_loss_difference(lines, artifacts / "resumed", settings),
+        "resume_weight_difference": _resume_weight_difference(artifacts, settings),
         "memory_growth": _memory_growth(lines),
         "steps_taken": Metric(value=len(lines), unit="steps"),
         "seconds_per_step": logs.median_of(lines, "seconds", "s"),
+        "tokens_per_second": tokens_per_second(lines),
+        "slowest_length_tokens_per_second": slowest_length(planned, lines),
         "peak_bytes": logs.largest(lines, "memory_bytes", "bytes"),
     }
 
@@ -49,8 +60,11 @@ def _masked_end_tokens(fed: Sequence[Mapping[str, Any]]) -> Metric:
     return Metric(value=sum(not right(line) for line in fed), unit="samples")
 
 
-def _resume_loss_difference(straight: Sequence[Mapping[str, Any]], resumed: Path) -> Metric:
-    """Largest difference over the steps trained after the kill. Needs a session that began at a checkpoint."""
+def _resume_loss_difference(
+    straight: Sequence[Mapping[str, Any]], resumed: Path, settings: Mapping[str, Any]
+) -> Metric:
+    """Largest difference over the steps trained after the kill, beyond what the device computes differently anyway.
+    Needs a session that began at a checkpoint."""
     unit = "nats/token"
     sessions, after = logs.lines(resumed / "sessions.jsonl"), logs.lines(resumed / "metrics.jsonl")
     if len(sessions) < 2 or not after:
@@ -62,14 +76,16 @@ def _resume_loss_difference(straight: Sequence[Mapping[str, Any]], resumed: Path
         return Metric(value=None, unit=unit, reason=f"the resumed run does not cover the steps after {start}")
     if any(wanted[step] is None or found[step] is None for step in wanted):
         return Metric(value=None, unit=unit, reason="a loss is not finite")
-    return Metric(value=max(abs(wanted[step] - found[step]) for step in wanted), unit=unit)
+    share = allowed(settings)
+    return Metric(value=max(beyond(wanted[step], found[step], share) for step in wanted), unit=unit)
 
 
-def _resume_weight_difference(artifacts: Path) -> Metric:
+def _resume_weight_difference(artifacts: Path, settings: Mapping[str, Any]) -> Metric:
+    share = allowed(settings)
     straight, resumed = dict(trained_folder(artifacts)), dict(trained_folder(artifacts / "resumed"))
     if not straight or straight.keys() != resumed.keys():
         return logs.missing("tensors", "what was trained, straight or resumed,")
-    return Metric(value=sum(differing_tensors(straight[k], resumed[k]) for k in straight), unit="tensors")
+    return Metric(value=sum(differing_tensors(straight[k], resumed[k], share) for k in straight), unit="tensors")
 
 
 def _memory_growth(lines: Sequence[Mapping[str, Any]]) -> Metric:

@@ -80,15 +80,26 @@ def model_change(trained: Path, base: Path) -> float:
     return math.sqrt(total)
 
 
-def differing_tensors(one: Path, other: Path) -> int:
-    """Tensors whose bytes, dtype or shape differ between two folders, and those that only one of them holds."""
+def differing_tensors(one: Path, other: Path, share: float = 0.0) -> int:
+    """Tensors whose bytes, dtype or shape differ between two folders, and those that only one of them holds.
+
+    With `share`, bytes may differ as long as the norm of the difference is at most so much of the tensor's own.
+    """
     left = {name: file for file in tensor_files(one) for name in file.entries}
     right = {name: file for file in tensor_files(other) for name in file.entries}
-    return sum(_differs(name, left, right) for name in left.keys() | right.keys())
+    return sum(_differs(name, left, right, share) for name in left.keys() | right.keys())
 
 
-def _differs(name: str, left: Mapping[str, TensorFile], right: Mapping[str, TensorFile]) -> bool:
-    return name not in left or name not in right or left[name].raw(name) != right[name].raw(name)
+def _differs(name: str, left: Mapping[str, TensorFile], right: Mapping[str, TensorFile], share: float) -> bool:
+    if name not in left or name not in right:
+        return True
+    if left[name].raw(name) == right[name].raw(name):
+        return False
+    one, other = left[name].array(name), right[name].array(name)
+    if not share or one.shape != other.shape:
+        return True
+    distance, norm = float(((one - other) ** 2).sum()), float((one**2).sum())
+    return not distance <= share**2 * norm  # NaN differs
 
 
 def trained_folder(artifacts: Path) -> Iterator[tuple[str, Path]]:

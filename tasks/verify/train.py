@@ -9,6 +9,7 @@ from typing import Any
 from specs.canonical import sha256_file
 from specs.criteria import Metric
 from tasks.verify import training_logs as logs
+from tasks.verify.interruptions import interruptions
 from tasks.verify.tensors import adapter_norm, model_change, trained_folder
 
 
@@ -28,6 +29,7 @@ def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str,
         "adapter_change": _adapter_change(artifacts, context),
         "loss_trend": logs.loss_trend(lines),
         "peak_over_stress": _peak_over_stress(lines, stress),
+        **interruptions(artifacts),
         "resumes": Metric(value=max(len(sessions) - 1, 0), unit="count"),
         "training_hours": _training_hours(lines),
         "steps_taken": Metric(value=len(lines), unit="steps"),

@@ -190,7 +190,11 @@ def dry(tmp_path_factory, samples_file, tiny_model) -> StageContext:
 def test_the_dry_run_passes_its_own_criteria_on_a_model_that_learns(dry):
     found = verify_dry_run.metrics(dry.out_dir, dry.inputs, plain(dry))
     assert found.keys() == {d.name for d in definitions("dry_run")}
-    assert [v for v in judge(default_criteria("dry_run"), found) if not v.passed] == []
+    unlearnt = {"ended_share", "loss_trend_certainty"}  # ten steps teach this model no end: warnings
+    assert {v.metric for v in judge(default_criteria("dry_run"), found) if not v.passed} <= unlearnt
+    assert not any(d.blocking for d in definitions("dry_run") if d.name in unlearnt)
+    assert found["regrouping_difference"].value is not None
+    assert found["masked_token_effect"].value == 0
     sessions = [json.loads(x) for x in (dry.artifacts / "resumed" / "sessions.jsonl").read_text().splitlines()]
     assert [s["from_step"] for s in sessions] == [0, 6, 7]  # killed after 8, so step 8 was trained again
 
@@ -202,6 +206,10 @@ PLANTED: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any] | None]]
     "memory_growth": ("metrics.jsonl", lambda r: {**r, "held_bytes": 10**9 * (1 + r["step"])}),
     "order_mismatches": ("micro_batches.jsonl", lambda r: {**r, "sample_ids": r["sample_ids"][::-1]}),
     "masked_end_tokens": ("fed.jsonl", lambda r: {**r, "last_label": -100}),
+    "regrouping_difference": ("checks.json", lambda r: {**r, "loss_split": r["loss_split"] * (1 + 1e-5)}),
+    "masked_token_effect": ("checks.json", lambda r: {**r, "loss_padding_changed": r["loss_whole"] * (1 + 1e-15)}),
+    "ended_share": ("generated.jsonl", lambda r: {**r, "ended": False}),
+    "loss_trend_certainty": ("metrics.jsonl", lambda r: {**r, "loss": 1.0 + r["step"]}),
     "resume_loss_difference": ("resumed/metrics.jsonl", lambda r: {**r, "loss": r["loss"] + 1e-7}),
 }
 

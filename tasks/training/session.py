@@ -357,7 +357,16 @@ class Session:
         if self.job.evaluation_sample_ids:
             found = self._measure_loss(trainer, feed, self.job.evaluation_sample_ids, "evaluate", step)
             write_json(self.job.out / "evaluation.json", found | {"batch": self.job.evaluation_batch})
+        if self.job.checks:
+            self._check_training(trainer, feed)
         export(trainer.model, self.job.base_model, self.job.base_model_name, self.job.out)
+
+    def _check_training(self, trainer: PlannedTrainer, feed: Feed) -> None:
+        """`checks.json` and `generated.jsonl`, of the trained model."""
+        ids = self.job.probe_sample_ids
+        self.channel.say(f"checks on {len(ids)} samples: batches, masks, ends of answers")
+        write_json(self.job.out / "checks.json", training_checks(trainer, feed, ids))
+        write_lines(self.job.out / "generated.jsonl", generated_answers(trainer, feed, ids))
 
     def _check_census(self) -> None:
         """Raise `TrainingError` unless every epoch of the plan, over all sessions, has its census without a fault."""
@@ -366,17 +375,8 @@ class Session:
         if counted != planned:
             raise TrainingError(
                 f"the census of epochs {sorted(counted)} does not cover those of the plan, {sorted(planned)}",
-        if self.job.checks:
-            self._check_training(trainer, feed)
                 "report this: it must not happen",
             )
-    def _check_training(self, trainer: PlannedTrainer, feed: Feed) -> None:
-        """`checks.json` and `generated.jsonl`, of the trained model."""
-        ids = self.job.probe_sample_ids
-        self.channel.say(f"checks on {len(ids)} samples: batches, masks, ends of answers")
-        write_json(self.job.out / "checks.json", training_checks(trainer, feed, ids))
-        write_lines(self.job.out / "generated.jsonl", generated_answers(trainer, feed, ids))
-
 
 
 def _no_bars() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from agents.limits import fit, limits
 from agents.reason_texts import text
 from specs.canonical import plain
+from specs.limits import fit, limits
 from specs.parameters import PARAMETERS, leaves, replace
 from specs.project import Project
 from specs.proposals import Reason

@@ -13,12 +13,12 @@ from agents.expectations import expectations
 from agents.facts import data_facts, source_rows
 from agents.feedback import Request, moved, read_feedback
 from agents.guard import memory_problems, training_problems
-from agents.limits import fit, upper
 from agents.reason_texts import text
 from agents.siblings import dry_run_model
 from agents.training_rules import choose_training
 from specs.canonical import plain
 from specs.errors import GuardRefused
+from specs.limits import fit, upper
 from specs.parameters import PARAMETERS, StressTestParameters, TrainingConfiguration, leaves, replace
 from specs.proposals import Answer, Proposal, Reason
 

@@ -13,11 +13,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from agents.contract import MemoryFunction
-from agents.limits import limits
 from agents.siblings import dry_run_model
 from specs.base import Strict
 from specs.canonical import plain
 from specs.errors import GuardRefused
+from specs.limits import limits
 from specs.parameters import PARAMETERS, TrainingConfiguration, leaves, replace, resolve
 from specs.project import Project
 from specs.proposals import MemoryCheck, Proposal, Reason

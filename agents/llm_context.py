@@ -10,8 +10,8 @@ from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
 from agents.contract import ProposerContext
-from agents.limits import limits
 from specs.canonical import digest, plain
+from specs.limits import limits
 from specs.parameters import PARAMETERS
 from specs.proposals import Proposal
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from agents.contract import MemoryFunction, ProposerContext
 from agents.draft import Draft
 from agents.facts import DataFacts, data_facts, parameter_count
-from agents.limits import upper
 from agents.reason_texts import text
 from agents.siblings import dry_run_model
+from specs.limits import upper
 from specs.parameters import Method, TrainingConfiguration
 
 _CPU_MICRO_TOKENS = 1024

@@ -45,9 +45,8 @@ def run_training(
     if finished is not None and path.is_file() and path.read_bytes() == data:
         return finished
     write_bytes(path, data)
-    training = job.training
-    how = {"threads": training.threads, "allocator": training.allocator}
-    said = run_worker(module, path, log, progress, on_event, stop=stop, **how)
+    threads, allocator = job.training.threads, job.training.allocator
+    said = run_worker(module, path, log, progress, on_event, threads=threads, allocator=allocator, stop=stop)
     if not said:
         raise WorkerError("the training worker ended without a result", f"its log is {log}")
     return WorkerResult.model_validate(said)

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.guard import Change, apply_changes, check, guard
-from agents.limits import limits
 from agents.rules import RulesProposer
 from flows import decide
 from specs.errors import GuardRefused
+from specs.limits import limits
 from specs.parameters import leaves, replace
 from specs.proposals import Proposal
 from tests.agents.proposer_cases import DEMO_CAPS, context, memory_of, project

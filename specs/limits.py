@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from specs.parameters import TrainingConfiguration, leaves
+from specs.parameters import PARAMETERS, TrainingConfiguration, leaves
 from specs.project import Bounds, Project
 
 _TRAINING_LEAVES = frozenset(leaves(TrainingConfiguration().model_dump(mode="json")))
@@ -82,8 +82,6 @@ def _bound(path: str, source: str, setting: Any) -> Limit:
 
 def _path(gate: str, name: str) -> str | None:
     """The dotted path that a leaf name of the spec means at a gate; null where the gate has no such parameter."""
-    from specs.parameters import PARAMETERS
-
     fields = PARAMETERS[gate].model_fields
     if name in fields:
         return name

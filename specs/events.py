@@ -33,6 +33,7 @@ class RunCreated(Payload):
     environment: Sha256
     code: str
     stages: list[str]
+    rehearsal: float | None = Field(None, description="share of the samples; null: a run in earnest")
     solo: bool
     policy_pinned: bool = Field(False, description="the policy was compared with a pin outside the project")
 

@@ -11,6 +11,7 @@ from specs.criteria import Criterion, Op, merge
 from specs.metrics import STAGES, default_criteria
 from specs.parameters import PARAMETERS, Method, TrainingConfiguration
 from specs.policy import Policy
+from specs.rehearsal import rehearsed_criteria
 from specs.words import nearest
 
 Encoding = Literal["auto", "utf-8", "utf-16", "utf-16-le", "utf-16-be", "gb18030", "big5", "latin-1", "cp1252"]
@@ -286,6 +287,12 @@ class Project(Strict):
     agent: Agent = Field(Agent(), description="who proposes parameters")
     policy: Policy = Field(Policy(), description="who may decide at a gate")
     hub: Hub = Field(Hub(), description="where a hub id is downloaded from")
+    rehearsal: float | None = Field(
+        None,
+        gt=0,
+        lt=1,
+        description="share of the samples for a rehearsal, which releases nothing; `gatewright run --rehearse` sets it",
+    )
     ledger: str | None = Field(None, description="database URL; null: SQLite in .gatewright/")
 
     def criteria(self, stage: str) -> list[Criterion]:
@@ -294,7 +301,9 @@ class Project(Strict):
         if self.objective and stage == "evaluate":
             goal = Criterion(metric=self.objective.metric, op=">=", bound=self.objective.at_least)
             criteria = merge(criteria, [goal])
-        return merge(criteria, [added.criterion() for added in self.acceptance.get(stage, [])])
+        criteria = merge(criteria, [added.criterion() for added in self.acceptance.get(stage, [])])
+        objective = self.objective.metric if self.objective else ""
+        return criteria if self.rehearsal is None else rehearsed_criteria(stage, criteria, objective)
 
     @model_validator(mode="after")
     def _extraction_has_a_model(self) -> Project:

@@ -21,6 +21,7 @@ from tasks.memory.devices import Device, this_device
 from tasks.memory.measurement import measurement
 from tasks.memory.prediction import plan_account
 from tasks.memory.worst import StressPlan, WorstStep, stress_plan, worst_steps
+from tasks.rehearsal import fewest_trained, rehearsed
 from tasks.training.job import Job
 from tasks.training.launch import keep_results, read_lines, run_training
 from tasks.workers import WorkerDied
@@ -39,6 +40,9 @@ def run(context: StageContext, progress: Progress) -> StageResult:
         raise InputError("stress_test needs a base model", "set base_model in project.yaml")
     samples = context.inputs["data"] / "artifacts" / "samples.parquet"
     train, held_out = _samples(samples)
+    if context.spec.rehearsal is not None:
+        chosen = rehearsed(samples, "train", context.spec.rehearsal, fewest_trained(training))
+        train = [sample for sample in train if sample[0] in chosen]
     rows = plan_batches(train, training)
     write_plan(rows, context.artifacts / "batch_plan.parquet")
     device = this_device("auto")

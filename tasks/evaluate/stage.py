@@ -14,6 +14,7 @@ from specs.stages import Progress, StageContext, StageResult
 from tasks.evaluate.job import EvaluatedSample, EvaluateJob
 from tasks.evaluate.pairing import Question, mispair
 from tasks.evaluate.selection import choose_questions
+from tasks.rehearsal import EVALUATED, rehearsed
 from tasks.workers import run_worker
 
 _NOTES = {
@@ -55,7 +56,7 @@ def make_job(context: StageContext) -> tuple[EvaluateJob, list[str]]:
     if not any((trained / kind).is_dir() for kind in ("adapter", "model")):
         raise InputError(f"{trained} holds neither adapter/ nor model/", "run the train stage first")
     effective = json.loads((trained / "settings.json").read_bytes())["effective"]
-    rows = held_out(context.inputs["data"] / "artifacts" / "samples.parquet")
+    rows = _used(context, held_out(context.inputs["data"] / "artifacts" / "samples.parquet"))
     asked = [r for r in rows if r["prompt"]]
     pairs = mispair([Question(r["sample_id"], r["fault_type"], r["answer"]) for r in asked], parameters.seed)
     generate = choose_questions(
@@ -82,6 +83,15 @@ def make_job(context: StageContext) -> tuple[EvaluateJob, list[str]]:
     texts = _NOTES[context.spec.language]
     values = {"asked": parameters.generations, "weights": effective["weights"]}
     return job, [texts[name].format(n=n, **values) for name, n in counts.items() if n]
+
+
+def _used(context: StageContext, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """All held-out rows; of a rehearsal its part of them."""
+    if context.spec.rehearsal is None:
+        return rows
+    samples = context.inputs["data"] / "artifacts" / "samples.parquet"
+    chosen = rehearsed(samples, "eval", context.spec.rehearsal, EVALUATED)
+    return [row for row in rows if row["sample_id"] in chosen]
 
 
 def held_out(samples: Path) -> list[dict[str, Any]]:

@@ -37,6 +37,7 @@ class Job(Strict):
     judge_after_step: int | None = Field(None, ge=1, description="the early judgement follows this step's save")
     judge_sample_ids: list[str] = Field(default_factory=list, description="held-out samples that it measures")
     judge_too_long: int = Field(0, ge=0, description="held-out samples with more tokens than any micro batch")
+    judge_acts: bool = Field(True, description="false: the verdict is only recorded, as in a rehearsal")
     judge_bound: float = Field(0.0, description="what the change of the held-out loss must be below, in nats/token")
     memory_limit_bytes: int | None = Field(None, ge=1, description="the process may not hold more; null: no limit")
     fed_samples: int = Field(8, ge=0, description="samples written to fed.jsonl, decoded from the tensors as fed")

@@ -316,7 +316,7 @@ class Session:
             if found.change is not None and found.change < 0:
                 self.store.pin(at, f"held-out loss {found.now:.6f} nats per token, the lowest that was measured")
         self.channel.say(f"early judgement: {found.verdict}; {found.words}")
-        if job.training.early_judgement != "act" or found.verdict in ("go on", "not judged"):
+        if job.training.early_judgement != "act" or not job.judge_acts or found.verdict in ("go on", "not judged"):
             return
         if found.verdict == "stop":
             raise TrainingError(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from specs.canonical import sha256_file
+from specs.canonical import canonical_bytes, sha256_file
 from specs.errors import GuardRefused, InputError, TrainingError
 from specs.files import storage_errors, sync_folder
 from specs.parameters import TrainingConfiguration, TrainParameters, fingerprint
@@ -29,6 +29,8 @@ def run(context: StageContext, progress: Progress) -> StageResult:
     job = make_job(context)
     _same_as_stress_test(context, job)
     notes = take_over(context, job)
+    if context.spec.rehearsal is not None:
+        notes += _stop_half_way(context, job, progress)
     result = run_training(job, context.logs / "worker.log", progress)
     if not result.finished:
         raise TrainingError(
@@ -36,6 +38,20 @@ def run(context: StageContext, progress: Progress) -> StageResult:
         )
     keep_results(job.out, context.artifacts)
     return StageResult(notes=[*notes, *training_notes(context.artifacts, context.spec.language)])
+
+
+def _stop_half_way(context: StageContext, job: Job, progress: Progress) -> list[str]:
+    """Of a rehearsal: train to the middle, save and end, so that the rest is a resume. Nothing once it went on."""
+    if (job.out / "job.json").is_file() and (job.out / "job.json").read_bytes() == canonical_bytes(job):
+        return []
+    middle = max(1, read_plan(job.plan)[-1].step // 2)
+    progress.say(f"rehearsal: saves and ends after step {middle}, then goes on")
+    run_training(job.model_copy(update={"stop_after_step": middle}), context.logs / "worker.log", progress)
+    return [
+        f"演练：第 {middle} 步后保存并结束，随后恢复"
+        if context.spec.language == "zh"
+        else f"rehearsal: saved and ended after step {middle}, then resumed"
+    ]
 
 
 def make_job(context: StageContext) -> Job:
@@ -75,6 +91,7 @@ def _judged(
         "judge_after_step": judge_step(rows, training.judge_after),
         "judge_sample_ids": chosen,
         "judge_too_long": too_long,
+        "judge_acts": context.spec.rehearsal is None,
         "judge_bound": min((c.bound for c in criteria), default=0.0),
     }
 

@@ -30,6 +30,7 @@ from specs.canonical import digest_folder
 from specs.criteria import Metric
 from tasks.verify import training_logs as logs
 from tasks.verify.evaluate_answers import References, coverage
+from tasks.verify.rehearsal import part_wrong, share_of
 from tasks.verify.tensors import trained_folder
 
 Row = Mapping[str, Any]
@@ -45,7 +46,7 @@ def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str,
     gain, certainty = _pairing(losses, samples)
     return {
         "leaked_samples": _leaked(losses, samples, _trained_on(inputs)),
-        "eval_samples_missing": _missing(losses, samples),
+        "eval_samples_missing": _missing(losses, samples, share_of(context)),
         "evaluated_other_weights": _other_weights(artifacts, inputs["train"] / "artifacts", context),
         "samples_evaluated": Metric(value=len(losses), unit="samples"),
         "eval_loss_base": base,
@@ -82,13 +83,19 @@ def _leaked(losses: Sequence[Row], samples: Mapping[str, Row], trained: set[str]
     return Metric(value=sum(leaked(i) for i in evaluated), unit="samples")
 
 
-def _missing(losses: Sequence[Row], samples: Mapping[str, Row]) -> Metric:
-    """Held-out samples without exactly one finite pair of losses, and losses of samples that are not held out."""
+def _missing(losses: Sequence[Row], samples: Mapping[str, Row], share: float | None) -> Metric:
+    """Held-out samples without exactly one finite pair of losses, and losses of samples that are not held out.
+
+    A rehearsal evaluates a `share` of them; what is missing of a fair part counts.
+    """
     held_out = {i for i, row in samples.items() if row["split"] == "eval"}
     if not held_out:
         return logs.missing("samples", "the held-out part of samples.parquet")
     good = [row["sample_id"] for row in losses if _finite(row, "loss_base", "loss_adapter") and _tokens(row) > 0]
     unexpected = len(good) - len(held_out & set(good))
+    if share is not None:
+        rows = [samples[i] for i in held_out]
+        return Metric(value=part_wrong(rows, set(good), share) + unexpected, unit="samples")
     return Metric(value=len(held_out - set(good)) + unexpected, unit="samples")
 
 

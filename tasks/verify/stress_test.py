@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from specs.criteria import Metric
+from tasks.verify import rehearsal
 from tasks.verify import training_logs as logs
 
 Rows = Sequence[Mapping[str, Any]]
@@ -28,7 +29,7 @@ def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str,
     samples = inputs["data"] / "artifacts" / "samples.parquet"
     return {
         "worst_batches_unmeasured": _unmeasured(planned, fed, steps),
-        "planned_samples_wrong": _planned_wrong(planned, samples, training),
+        "planned_samples_wrong": _planned_wrong(planned, samples, training, rehearsal.share_of(context)),
         "peak_bytes": _peak(measured, steps),
         "predicted_peak_bytes": _predicted(account),
         "peak_ratio": _ratio(measured, steps, account),
@@ -85,19 +86,24 @@ def _unmeasured(planned: Rows, fed: Rows, steps: Rows) -> Metric:
     return Metric(value=missing, unit="batches")
 
 
-def _planned_wrong(planned: Rows, samples: Path, training: Mapping[str, Any]) -> Metric:
-    """Training samples that a whole epoch does not hold exactly once, strangers, and wrong lengths."""
+def _planned_wrong(planned: Rows, samples: Path, training: Mapping[str, Any], share: float | None) -> Metric:
+    """Training samples that a whole epoch does not hold exactly once, strangers, and wrong lengths.
+
+    In a rehearsal an epoch holds a `share` of them, and what is missing of a fair part counts.
+    """
     import pyarrow.parquet as pq
 
     if not planned or not samples.is_file():
         return logs.missing("samples", "batch_plan.parquet or samples.parquet")
-    table = pq.read_table(samples, columns=["sample_id", "split", "n_tokens"]).to_pylist()
-    lengths = {r["sample_id"]: int(r["n_tokens"]) for r in table if r["split"] == "train"}
+    table = pq.read_table(samples, columns=["sample_id", "split", "n_tokens", "kind", "fault_type"]).to_pylist()
+    mine = [r for r in table if r["split"] == "train"]
+    used = {str(row["sample_id"]) for row in planned}
+    wrong = 0 if share is None else rehearsal.part_wrong(mine, used, share)
+    lengths = {r["sample_id"]: int(r["n_tokens"]) for r in mine if share is None or r["sample_id"] in used}
     epochs: dict[int, Counter[str]] = defaultdict(Counter)
     for row in planned:
         epochs[int(row["epoch"])][str(row["sample_id"])] += 1
     last = max(epochs)
-    wrong = 0
     for epoch, counts in epochs.items():
         wrong += sum(n if sample_id not in lengths else n - 1 for sample_id, n in counts.items())
         cut = epoch == last and training.get("max_steps") is not None

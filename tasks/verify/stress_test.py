@@ -95,7 +95,8 @@ def _planned_wrong(planned: Rows, samples: Path, training: Mapping[str, Any], sh
 
     if not planned or not samples.is_file():
         return logs.missing("samples", "batch_plan.parquet or samples.parquet")
-    table = pq.read_table(samples, columns=["sample_id", "split", "n_tokens", "kind", "fault_type"]).to_pylist()
+    columns = ["sample_id", "split", "n_tokens", *(() if share is None else ("kind", "fault_type"))]
+    table = pq.read_table(samples, columns=columns).to_pylist()
     mine = [r for r in table if r["split"] == "train"]
     used = {str(row["sample_id"]) for row in planned}
     wrong = 0 if share is None else rehearsal.part_wrong(mine, used, share)

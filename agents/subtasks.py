@@ -75,6 +75,8 @@ PIECES: dict[str, tuple[Piece, ...]] = {
             "masked_end_tokens",
             "regrouping_difference",
             "masked_token_effect",
+            "packed_samples_touched",
+            "packed_loss_difference",
         ),
         _piece("resuming", "kill and resume", "中断并恢复", "resume_loss_difference", "resume_weight_difference"),
         _piece("memory", "hold memory flat", "内存保持平稳", "memory_growth"),

@@ -51,6 +51,9 @@ class TrainingConfiguration(Strict):
     max_tokens_per_micro_batch: int | None = Field(
         None, ge=8, description="padded tokens per forward pass at most; long samples: more micro batches"
     )
+    packing: bool = Field(
+        False, description="samples of a step share rows of at most max_length tokens, and do not see each other"
+    )
     activation_checkpointing: bool = Field(False, description="recompute activations: less memory, more time")
     attention: Literal["sdpa", "eager", "flash"] = Field("sdpa", description="implementation of attention")
     allocator: Allocator = Field("default", description="how the GPU's caching allocator divides memory; CPU: default")
@@ -167,6 +170,15 @@ def replace(parameters: dict[str, Any], path: str, value: Any) -> dict[str, Any]
     return {**parameters, head: replace(parameters[head], rest, value) if rest else value}
 
 
+ADDED_LATER: dict[str, Any] = {"packing": False, "allocator": "default"}
+"""Settings of a training that earlier versions did not know, with the value that means what those did."""
+
+
 def fingerprint(training: TrainingConfiguration, base_model: Sha256, samples: Sha256) -> str:
-    """What a stress test vouches for: the configuration, the base model and the samples, as one digest."""
-    return digest([training, base_model, samples])
+    """What a stress test vouches for: the configuration, the base model and the samples, as one digest.
+
+    Settings added later count only where they are used, so that digests recorded by earlier versions stay true.
+    """
+    settings = training.model_dump(mode="json")
+    used = {name: v for name, v in settings.items() if name not in ADDED_LATER or v != ADDED_LATER[name]}
+    return digest([used, base_model, samples])

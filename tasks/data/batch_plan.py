@@ -3,7 +3,8 @@
 Steps come first: an epoch's samples are ordered by length (with a little noise, so that epochs differ), cut into
 groups of `effective_batch`, and the groups are shuffled. Only then is each step cut into micro batches, so that
 1 x 8 and 8 x 1 hold the same samples in every optimizer step. With a token budget, a step of long samples is cut into
-more and smaller micro batches; the samples of the step stay the same.
+more and smaller micro batches; with packing, samples of a step share rows, so that it needs fewer. The samples of the
+step stay the same.
 """
 
 from __future__ import annotations
@@ -27,7 +28,11 @@ LENGTH_NOISE = 0.004
 
 @dataclass(frozen=True, slots=True)
 class PlanRow:
-    """One sample in one micro batch. `epoch` and `step` from 1, `step` over the whole run, the others from 0."""
+    """One sample in one micro batch. `epoch` and `step` from 1, `step` over the whole run, the others from 0.
+
+    The sample begins at token `start` of row `row`. `padded_tokens` are the tokens that it takes of the row, the
+    padding after the row's last sample with it: their sum is what a micro batch holds.
+    """
 
     epoch: int
     step: int
@@ -37,10 +42,15 @@ class PlanRow:
     sample_id: str
     n_tokens: int
     padded_tokens: int
+    row: int = 0
+    start: int = 0
 
 
 Sized = tuple[str, int]
 """A sample id and its tokens."""
+
+Row = list[Sized]
+"""Samples that stand one after the other in a row; one without packing."""
 
 SCHEMA = pa.schema(
     [
@@ -52,8 +62,12 @@ SCHEMA = pa.schema(
         ("sample_id", pa.string()),
         ("n_tokens", pa.int32()),
         ("padded_tokens", pa.int32()),
+        ("row", pa.int32()),
+        ("start", pa.int32()),
     ]
 )
+ADDED = ("row", "start")
+"""Columns that plans of earlier versions lack: there every sample has a row of its own."""
 
 
 def plan_batches(samples: Sequence[tuple[str, int]], training: TrainingConfiguration, ranks: int = 1) -> list[PlanRow]:
@@ -61,22 +75,34 @@ def plan_batches(samples: Sequence[tuple[str, int]], training: TrainingConfigura
 
     Every optimizer step has `effective_batch` samples over all ranks, except the last of an epoch. Micro batches of
     a step are dealt to the ranks in turn, the longest first; with `max_tokens_per_micro_batch` each holds at most so
-    many padded tokens, and every rank gets as many of them as the others where a step has samples enough. Raises
-    `InputError` for no samples, a sample longer than `max_length` or than the budget, a step above
-    `max_tokens_per_step`, or micro batches that the ranks cannot share.
+    many padded tokens, and every rank gets as many of them as the others where a step has samples enough. With
+    `packing` a micro batch has `micro_batch` rows of at most `max_length` tokens, each of as many samples as fit.
+    Raises `InputError` for no samples, a sample longer than `max_length` or than the budget, a step above
+    `max_tokens_per_step`, micro batches that the ranks cannot share, or packing without two samples that fit.
     """
     _check(samples, training, ranks)
     rows: list[PlanRow] = []
+    for epoch, step, group in _all_steps(samples, training):
+        planned = list(_planned(_cut(group, training, ranks), ranks, epoch, step))
+        _within_budget(planned, training)
+        rows.extend(planned)
+    if training.packing and not any(row.start for row in rows):
+        raise InputError(
+            f"packing would change nothing: no two samples of a step fit into a row of {_row_limit(training)} tokens",
+            "set packing: false, or raise max_length (packing fills rows up to it)",
+        )
+    return rows
+
+
+def _all_steps(samples: Sequence[Sized], training: TrainingConfiguration) -> Iterator[tuple[int, int, list[Sized]]]:
+    """(epoch, step, its samples), up to `max_steps`."""
     step = 0
     for epoch in range(1, training.epochs + 1):
         for group in _steps(samples, training.effective_batch, training.seed, epoch):
             step += 1
             if training.max_steps is not None and step > training.max_steps:
-                return rows
-            planned = list(_planned(_cut(group, training, ranks), ranks, epoch, step))
-            _within_budget(planned, training)
-            rows.extend(planned)
-    return rows
+                return
+            yield epoch, step, group
 
 
 def _steps(samples: Sequence[tuple[str, int]], size: int, seed: int, epoch: int) -> list[list[tuple[str, int]]]:
@@ -95,28 +121,83 @@ def _steps(samples: Sequence[tuple[str, int]], size: int, seed: int, epoch: int)
     return groups + ([partial] if partial else [])
 
 
-def _cut(group: list[Sized], training: TrainingConfiguration, ranks: int) -> list[list[Sized]]:
-    """The micro batches of a step, the longest samples first."""
-    longest_first = sorted(group, key=lambda sample: (-sample[1], sample[0]))
+def _cut(group: Sequence[Sized], training: TrainingConfiguration, ranks: int) -> list[list[Row]]:
+    """The micro batches of a step, the longest rows first."""
+    rest = _rows(group, training)
     budget = training.max_tokens_per_micro_batch
-    batches: list[list[Sized]] = []
-    while longest_first:
-        fits = training.micro_batch if budget is None else min(training.micro_batch, budget // longest_first[0][1])
-        batches.append(longest_first[:fits])
-        longest_first = longest_first[fits:]
-    while budget is not None and len(batches) % ranks and any(len(batch) > 1 for batch in batches):
-        heaviest = max(
-            (k for k, batch in enumerate(batches) if len(batch) > 1), key=lambda k: len(batches[k]) * batches[k][0][1]
-        )
-        batch = batches[heaviest]
-        batches[heaviest : heaviest + 1] = [batch[: len(batch) // 2], batch[len(batch) // 2 :]]
+    batches: list[list[Row]] = []
+    while rest:
+        fits = training.micro_batch if budget is None else min(training.micro_batch, budget // _width(rest))
+        batches.append(rest[:fits])
+        rest = rest[fits:]
+    if budget is not None or training.packing:
+        _share(batches, ranks)
     return batches
 
 
-def _planned(batches: Sequence[list[Sized]], ranks: int, epoch: int, step: int) -> Iterator[PlanRow]:
+def _rows(group: Sequence[Sized], training: TrainingConfiguration) -> list[Row]:
+    """The rows of a step, the longest first. Packing takes the longest samples first, each into the first row that
+    has room (first fit decreasing: at most 11/9 of the fewest rows possible, and one more)."""
+    longest_first = sorted(group, key=lambda sample: (-sample[1], sample[0]))
+    if not training.packing:
+        return [[sample] for sample in longest_first]
+    rows: list[Row] = []
+    room: list[int] = []
+    for sample in longest_first:
+        found = next((k for k, free in enumerate(room) if free >= sample[1]), None)
+        if found is None:
+            rows.append([sample])
+            room.append(_row_limit(training) - sample[1])
+        else:
+            rows[found].append(sample)
+            room[found] -= sample[1]
+    return sorted(rows, key=lambda row: (-_tokens(row), row[0][0]))
+
+
+def _row_limit(training: TrainingConfiguration) -> int:
+    """Tokens of a packed row at most."""
+    budget = training.max_tokens_per_micro_batch
+    return training.max_length if budget is None else min(training.max_length, budget)
+
+
+def _tokens(row: Row) -> int:
+    return sum(n_tokens for _, n_tokens in row)
+
+
+def _width(batch: Sequence[Row]) -> int:
+    """What the rows of a micro batch are padded to."""
+    return max(_tokens(row) for row in batch)
+
+
+def _share(batches: list[list[Row]], ranks: int) -> None:
+    """Divide the heaviest micro batches until every rank has as many as the others: by rows, then by samples."""
+
+    def divisible(batch: list[Row]) -> bool:
+        return len(batch) > 1 or len(batch[0]) > 1
+
+    while len(batches) % ranks and any(map(divisible, batches)):
+        candidates = (k for k, batch in enumerate(batches) if divisible(batch))
+        heaviest = max(candidates, key=lambda k: len(batches[k]) * _width(batches[k]))
+        batches[heaviest : heaviest + 1] = _halves(batches[heaviest])
+
+
+def _halves(batch: list[Row]) -> list[list[Row]]:
+    if len(batch) > 1:
+        return [batch[: len(batch) // 2], batch[len(batch) // 2 :]]
+    samples = batch[0]
+    return [[samples[: len(samples) // 2]], [samples[len(samples) // 2 :]]]
+
+
+def _planned(batches: Sequence[list[Row]], ranks: int, epoch: int, step: int) -> Iterator[PlanRow]:
     for number, batch in enumerate(batches):
-        for position, (sample_id, n_tokens) in enumerate(batch):
-            yield PlanRow(epoch, step, number % ranks, number // ranks, position, sample_id, n_tokens, batch[0][1])
+        position, width = 0, _width(batch)
+        for row, samples in enumerate(batch):
+            start = 0
+            for sample_id, n_tokens in samples:
+                taken = n_tokens if sample_id != samples[-1][0] else width - start
+                at = (number % ranks, number // ranks, position)
+                yield PlanRow(epoch, step, *at, sample_id, n_tokens, taken, row, start)
+                position, start = position + 1, start + n_tokens
 
 
 def _check(samples: Sequence[tuple[str, int]], training: TrainingConfiguration, ranks: int) -> None:
@@ -165,6 +246,9 @@ def write_plan(rows: Sequence[PlanRow], path: Path) -> None:
 
 def read_plan(path: Path) -> list[PlanRow]:
     """The rows of a plan, in order."""
-    table = pq.read_table(path, schema=SCHEMA).to_pydict()
-    names = [field.name for field in SCHEMA]
-    return [PlanRow(*values) for values in zip(*(table[name] for name in names), strict=True)]
+    found = pq.read_table(path)
+    if not set(ADDED) & set(found.column_names):
+        starts = pa.array([0] * len(found), pa.int32())
+        found = found.append_column("row", found["position"]).append_column("start", starts)
+    table = found.select(SCHEMA.names).cast(SCHEMA).to_pydict()
+    return [PlanRow(*values) for values in zip(*(table[name] for name in SCHEMA.names), strict=True)]

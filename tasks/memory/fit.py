@@ -129,7 +129,7 @@ def grid(settings: TraceSettings) -> Grid:
     """A range that holds what is asked for and its neighbourhood: up to twice the micro batch, down to 32 tokens."""
     longest = max(64, -(-settings.seq_len // 8) * 8)
     middle, most = (SHORTEST + longest) // 2, max(4, 2 * settings.micro_batch)
-    lengths = (SHORTEST, middle, longest) if settings.attention == "eager" else (SHORTEST, longest)
+    lengths = (SHORTEST, middle, longest) if settings.attention == "eager" or settings.packed else (SHORTEST, longest)
     several = tuple((b, s) for b in (2, most) for s in (SHORTEST, longest))
     return Grid(tuple((1, s) for s in lengths), several, (max(2, most // 2), middle))
 

@@ -45,9 +45,10 @@ def plan_account(
 
 
 def _shapes(rows: Sequence[PlanRow]) -> list[tuple[int, int, int]]:
-    """Distinct (0 for the first micro batch of a step, else 1; samples; padded tokens), sorted."""
+    """Distinct (0 for the first micro batch of a step, else 1; rows; padded tokens of a row), sorted."""
     found = set()
     for (_, _, number), batch in groupby(rows, lambda r: (r.step, r.rank, r.micro_batch)):
         planned = list(batch)
-        found.add((min(number, 1), len(planned), max(r.padded_tokens for r in planned)))
+        rows_of_it, width = len({r.row for r in planned}), max(r.start + r.padded_tokens for r in planned)
+        found.add((min(number, 1), rows_of_it, width))
     return sorted(found)

@@ -42,6 +42,7 @@ class TraceSettings(Strict):
     micro_batch: int = Field(1, ge=1)
     seq_len: int = Field(1024, ge=8)
     padded: bool = Field(False, description="samples of one micro batch differ in length: an attention mask is built")
+    packed: bool = Field(False, description="samples share rows: a mask of every pair of tokens keeps them apart")
     evaluation_batch: int = Field(1, ge=1)
     kv_dtype: KvDtype | None = Field(None, description="of cached keys and values; null: that of the weights")
     in_fp32: bool = Field(False, description="shards are fp32, gathered in 16 bits: weights fp32 with autocast in FSDP")
@@ -67,7 +68,10 @@ class TraceSettings(Strict):
 def from_training(
     architecture: dict[str, Any], training: TrainingConfiguration, longest: int, device: DeviceKind
 ) -> TraceSettings:
-    """The settings of the heaviest micro batch that `training` allows with samples of at most `longest` tokens."""
+    """The settings of the heaviest micro batch that `training` allows with samples of at most `longest` tokens.
+
+    Packed rows may be as long as `max_length`, however short the samples are.
+    """
     settings = TraceSettings(
         architecture=architecture,
         method=training.method,
@@ -82,7 +86,8 @@ def from_training(
         gradient_accumulation=training.gradient_accumulation,
         device=device,
         micro_batch=training.micro_batch,
-        seq_len=longest,
+        seq_len=max(longest, training.max_length) if training.packing else longest,
+        packed=training.packing,
         padded=training.micro_batch > 1,
         evaluation_batch=training.micro_batch,
     )

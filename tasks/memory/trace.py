@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
+from functools import partial, wraps
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import nn
@@ -109,11 +110,23 @@ def _one_sequence_a_row() -> Iterator[None]:
     from transformers import masking_utils
 
     original = masking_utils.find_packed_sequence_indices
-    masking_utils.find_packed_sequence_indices = lambda position_ids: None
-    try:
+
+    @wraps(original)
+    def none(position_ids: torch.Tensor) -> None:
+        return None
+
+    with patch.object(masking_utils, "find_packed_sequence_indices", none):
         yield
-    finally:
-        masking_utils.find_packed_sequence_indices = original
+
+
+@contextmanager
+def _several_sequences_a_row() -> Iterator[None]:
+    """Within `_one_sequence_a_row`: these rows are packed, and the mask for it is built."""
+    from transformers import masking_utils
+
+    current: Any = masking_utils.find_packed_sequence_indices
+    with patch.object(masking_utils, "find_packed_sequence_indices", current.__wrapped__):
+        yield
 
 
 def _note_gradient(tracker: StorageTracker, parameter: torch.Tensor) -> None:
@@ -138,10 +151,12 @@ def _with_autocast(model: nn.Module, settings: TraceSettings) -> Any:
     return convert_outputs_to_fp32(torch.autocast("cpu", dtype=dtype)(model.__call__))
 
 
-def _batch(settings: TraceSettings, rows: int) -> dict[str, torch.Tensor]:
+def _batch(settings: TraceSettings, rows: int, *, packed: bool = False) -> dict[str, torch.Tensor]:
     ids = torch.zeros(rows, settings.seq_len, dtype=torch.long)
     batch = {"input_ids": ids, "labels": torch.zeros_like(ids)}
-    if settings.padded and rows > 1:
+    if packed:
+        batch["position_ids"] = torch.zeros_like(ids)
+    elif settings.padded and rows > 1:
         batch["attention_mask"] = torch.ones_like(ids)
     return batch
 
@@ -183,9 +198,10 @@ class _LossPhase(AbstractContextManager[None]):
 def _micro_batch(model: nn.Module, forward: Any, tracker: StorageTracker, settings: TraceSettings) -> None:
     """What `Trainer.training_step` does: only the loss outlives forward, and inputs are dropped before backward."""
     tracker.at("forward", "before")
-    batch = _batch(settings, settings.micro_batch)
+    batch = _batch(settings, settings.micro_batch, packed=settings.packed)
     items = torch.ones((), dtype=torch.long)
-    with _LossPhase(model, tracker, settings):
+    rows = _several_sequences_a_row() if settings.packed else nullcontext()
+    with rows, _LossPhase(model, tracker, settings):
         outputs = forward(**batch, num_items_in_batch=items)
     loss = outputs["loss"]
     del outputs, batch

@@ -1,4 +1,9 @@
-"""From encoded samples to the tensors of one micro batch: padded on the right, masked by length, answers learnt."""
+"""From encoded samples to the tensors of one micro batch: padded on the right, masked by length, answers learnt.
+
+Samples that share a row are told apart by their positions, which begin at 0 for each: transformers builds a mask from
+them by which a sample sees only itself (`masking_utils.find_packed_sequence_indices`). It does so only where no
+`attention_mask` is given and nothing is cached.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +40,36 @@ def collate(samples: Sequence[Encoded], padded_tokens: int, pad_id: int) -> dict
         attention_mask[row, :n] = 1
         labels[row, sample.trainable_from : n] = ids[sample.trainable_from :]
     return {"input_ids": input_ids, "attention_mask": attention_mask, "labels": labels}
+
+
+def collate_rows(
+    samples: Sequence[Encoded], places: Sequence[tuple[int, int]], padded_tokens: int, pad_id: int
+) -> dict[str, torch.Tensor]:
+    """`input_ids`, `position_ids` and `labels`, each [rows, padded_tokens], int64; `places` are (row, first token).
+
+    The first token of a sample has nothing of its own that predicts it and is not learnt. Padding is one more sample
+    of the row, of which nothing is learnt. Raises `ValueError` for samples that overlap or do not fit.
+    """
+    import torch
+
+    shape = (1 + max(row for row, _ in places), padded_tokens)
+    input_ids = torch.full(shape, pad_id, dtype=torch.int64)
+    position_ids = torch.zeros(shape, dtype=torch.int64)
+    labels = torch.full(shape, IGNORED, dtype=torch.int64)
+    filled = [0] * shape[0]
+    for sample, (row, start) in zip(samples, places, strict=True):
+        ids = torch.as_tensor(sample.input_ids, dtype=torch.int64)
+        end = start + len(ids)
+        if start != filled[row] or end > padded_tokens:
+            raise ValueError(f"a sample of {len(ids)} tokens does not fit at token {start} of {padded_tokens}")
+        learnt_from = max(sample.trainable_from, 1)
+        input_ids[row, start:end] = ids
+        position_ids[row, start:end] = torch.arange(len(ids))
+        labels[row, start + learnt_from : end] = ids[learnt_from:]
+        filled[row] = end
+    for row, end in enumerate(filled):
+        position_ids[row, end:] = torch.arange(padded_tokens - end)
+    return {"input_ids": input_ids, "position_ids": position_ids, "labels": labels}
 
 
 def learnt_tokens(sample: Encoded) -> int:

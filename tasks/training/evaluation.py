@@ -14,6 +14,12 @@ from tasks.training.collate import learnt_tokens, row_losses, summed_loss
 from tasks.training.feed import MicroBatch
 
 
+def logits_of(model: Any, tensors: Mapping[str, Any]) -> Any:
+    """Logits of a micro batch. Samples that share rows are told apart only where nothing is cached."""
+    inputs = {name: tensor for name, tensor in tensors.items() if name != "labels"}
+    return model(**inputs, **({} if "attention_mask" in inputs else {"use_cache": False})).logits
+
+
 def mean_loss(
     model: Any, batches: Iterable[MicroBatch], device: str, compute: str, stop: StopRequest, progress: Progress
 ) -> dict[str, Any]:
@@ -29,7 +35,7 @@ def mean_loss(
         for batch in batches:
             stop.raise_if_requested("every step trained is saved; the loss is measured again on resume")
             tensors = {name: tensor.to(device) for name, tensor in batch.tensors.items()}
-            logits = model(input_ids=tensors["input_ids"], attention_mask=tensors["attention_mask"]).logits
+            logits = logits_of(model, tensors)
             total += float(summed_loss(logits, tensors["labels"]))
             tokens += batch.learnt_tokens
             samples += len(batch.planned.sample_ids)
@@ -54,7 +60,7 @@ def sample_losses(
         for part in batches:
             stop.raise_if_requested("every step trained is saved; the loss is measured again on resume")
             tensors = {name: tensor.to(device) for name, tensor in part.tensors.items()}
-            logits = model(input_ids=tensors["input_ids"], attention_mask=tensors["attention_mask"]).logits
+            logits = logits_of(model, tensors)
             losses = row_losses(logits, tensors["labels"])
             for sample_id, loss in zip(part.planned.sample_ids, losses, strict=True):
                 found[sample_id] = loss / learnt_tokens(samples[sample_id])
@@ -68,7 +74,7 @@ def pinned_loss(model: Any, batch: MicroBatch, device: str, compute: str) -> flo
     model.eval()
     with torch.no_grad(), autocast(device, compute):
         tensors = {name: tensor.to(device) for name, tensor in batch.tensors.items()}
-        logits = model(input_ids=tensors["input_ids"], attention_mask=tensors["attention_mask"]).logits
+        logits = logits_of(model, tensors)
         return float(summed_loss(logits, tensors["labels"])) / batch.learnt_tokens
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from specs.errors import InputError, TrainingError
 from tasks.data.batch_plan import PlanRow
 from tasks.prompts import Encoded, PromptTemplate
-from tasks.training.collate import collate, learnt_tokens
+from tasks.training.collate import collate, collate_rows, learnt_tokens
 
 if TYPE_CHECKING:
     import torch
@@ -19,11 +19,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PlannedMicroBatch:
-    """Samples of one forward pass, in order, and the length they are padded to."""
+    """Samples of one forward pass, in order, and the length their rows are padded to.
+
+    `places` are (row, first token) of each sample where samples share rows; empty: each has a row of its own.
+    """
 
     number: int
     sample_ids: tuple[str, ...]
     padded_tokens: int
+    places: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """Rows of its tensors."""
+        return 1 + max(row for row, _ in self.places) if self.places else len(self.sample_ids)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of its tensors, padding included."""
+        return self.rows * self.padded_tokens
+
+    def place(self, position: int) -> tuple[int, int]:
+        """(row, first token) of a sample."""
+        return self.places[position] if self.places else (position, 0)
 
 
 @dataclass(frozen=True)
@@ -52,11 +70,7 @@ def group_steps(rows: Sequence[PlanRow], rank: int = 0) -> list[PlannedStep]:
             planned = list(batch)
             if [row.position for row in planned] != list(range(len(planned))):
                 raise TrainingError(f"batch plan: positions of step {step}, micro batch {number} are out of order")
-            batches.append(
-                PlannedMicroBatch(
-                    number, tuple(row.sample_id for row in planned), max(row.padded_tokens for row in planned)
-                )
-            )
+            batches.append(_micro_batch(number, planned))
         if step != expected or [b.number for b in batches] != list(range(len(batches))):
             raise TrainingError(
                 f"batch plan: expected step {expected} with its micro batches in order, found step {step}",
@@ -66,6 +80,16 @@ def group_steps(rows: Sequence[PlanRow], rank: int = 0) -> list[PlannedStep]:
     if not steps:
         raise TrainingError("the batch plan is empty", "run the stress test again")
     return steps
+
+
+def _micro_batch(number: int, planned: Sequence[PlanRow]) -> PlannedMicroBatch:
+    packed = any(row.start for row in planned)
+    return PlannedMicroBatch(
+        number,
+        tuple(row.sample_id for row in planned),
+        max(row.start + row.padded_tokens for row in planned),
+        tuple((row.row, row.start) for row in planned) if packed else (),
+    )
 
 
 @dataclass(frozen=True)
@@ -108,11 +132,15 @@ class Feed:
     def batch(self, planned: PlannedMicroBatch) -> MicroBatch:
         """The tensors of one planned micro batch."""
         samples = [self.samples[i] for i in planned.sample_ids]
+        if planned.places:
+            tensors = collate_rows(samples, planned.places, planned.padded_tokens, self.pad_id)
+        else:
+            tensors = collate(samples, planned.padded_tokens, self.pad_id)
         return MicroBatch(
             planned,
-            collate(samples, planned.padded_tokens, self.pad_id),
+            tensors,
             sum(len(s.input_ids) for s in samples),
-            planned.padded_tokens * len(samples),
+            planned.tokens,
             sum(learnt_tokens(s) for s in samples),
         )
 
@@ -130,7 +158,7 @@ class Feed:
     @property
     def most_padded_tokens(self) -> int:
         """Padded tokens of the largest micro batch of the plan."""
-        return max(b.padded_tokens * len(b.sample_ids) for step in self.steps for b in step.micro_batches)
+        return max(b.tokens for step in self.steps for b in step.micro_batches)
 
 
 def read_samples(path: Path, wanted: Iterable[str], template: PromptTemplate) -> dict[str, Encoded]:

@@ -23,7 +23,7 @@ WORKER = "tasks.training.worker"
 
 LOGS = (*CUT_ON_RESUME, *NEVER_CUT)
 CHECKS = ("checks.json", "generated.jsonl")
-DOCUMENTS = ("settings.json", "judgement.json", "probe.json", "evaluation.json", *CHECKS)
+DOCUMENTS = ("settings.json", "packing.json", "judgement.json", "probe.json", "evaluation.json", *CHECKS)
 FOLDERS = ("adapter", "model")
 
 

@@ -52,6 +52,10 @@ def check_possible(training: TrainingConfiguration, device: str) -> None:
         problems.append(("attention flash needs the package flash-attn", "attention: sdpa, or install flash-attn"))
     if training.allocator != "default" and device == "cpu":
         problems.append((f"allocator {training.allocator} is a setting of the GPU's allocator", "allocator: default"))
+    if training.packing and training.attention == "flash" and training.micro_batch > 1:
+        problems.append(
+            ("attention flash keeps samples of a packed row apart only with one row per forward pass", "micro_batch: 1")
+        )
     if training.compute == "amp-fp16" and device == "cpu":
         problems.append(("amp-fp16 scales its loss on a GPU only; there is none here", "compute: fp32 or amp-bf16"))
     if training.method == "full" and training.weights in ("nf4", "nf4-dq", "fp16"):

@@ -19,12 +19,21 @@ if TYPE_CHECKING:
     from tasks.training.trainer import PlannedTrainer
 
 
-def describe_fed(batch: MicroBatch, row: int, sample_id: str, tokenizer: Any) -> dict[str, Any]:
-    """One sample decoded from the tensors that the model is given. `last_label` is the label of its last token."""
+def describe_fed(batch: MicroBatch, position: int, sample_id: str, tokenizer: Any) -> dict[str, Any]:
+    """One sample decoded from the tensors that the model is given. `last_label` is the label of its last token.
+
+    The tokens that are its own are those of the mask; in a row that it shares, those from its place to where the
+    positions begin again. Padding counts with the last sample of a row.
+    """
     decode: Callable[..., str] = tokenizer.decode
-    mask = batch.tensors["attention_mask"][row].bool()
-    ids = batch.tensors["input_ids"][row][mask]
-    labels = batch.tensors["labels"][row]
+    row, start = batch.planned.place(position)
+    ids, labels = batch.tensors["input_ids"][row], batch.tensors["labels"][row]
+    if "attention_mask" in batch.tensors:
+        mask = batch.tensors["attention_mask"][row].bool()
+    else:
+        mask, end = _own(batch, row, start)
+        ids, labels, mask = ids[start:end], labels[start:end], mask[start:end]
+    ids = ids[mask]
     learnt = labels[labels != IGNORED]
     return {
         "sample_id": sample_id,
@@ -38,6 +47,20 @@ def describe_fed(batch: MicroBatch, row: int, sample_id: str, tokenizer: Any) ->
         "last_label": int(labels[mask][-1]),
         "end_token": tokenizer.eos_token_id,
     }
+
+
+def _own(batch: MicroBatch, row: int, start: int) -> tuple[Any, int]:
+    """(which tokens of a row belong to the sample at `start`, where the next sample or the row ends)."""
+    import torch
+
+    begins = (batch.tensors["position_ids"][row] == 0).nonzero().flatten().tolist()
+    starts = sorted(at for r, at in batch.planned.places if r == row)
+    width = batch.planned.padded_tokens
+    end = min((b for b in begins if b > start), default=width)
+    following = min((s for s in starts if s > start), default=width)
+    mask = torch.zeros(width, dtype=torch.bool)
+    mask[start:end] = True
+    return mask, following
 
 
 def record_memory(logbook: Logbook, meter: PeakMeter, phase: str, step: int, **more: Any) -> None:

@@ -25,6 +25,7 @@ from tasks.training.limit import limit_memory
 from tasks.training.logbook import CENSUS, CONTINUITY, METRICS, SESSIONS, SPIKES, Logbook
 from tasks.training.measure import PeakMeter
 from tasks.training.models import build_trainable, check_possible, choose_device, export
+from tasks.training.packing import prove_separation, require_separation
 from tasks.training.recorder import record_memory
 from tasks.training.settings import (
     compare,
@@ -206,9 +207,17 @@ class Session:
             after_save=lambda: self._judge_if_due(trainer, feed),
         )
         trainer.checkpoint = checkpoint
+        self._prove_packing(trainer, feed)
         if checkpoint:
             self._prove_continuity(trainer, feed, checkpoint)
         return trainer
+
+    def _prove_packing(self, trainer: PlannedTrainer, feed: Feed) -> None:
+        """`packing.json`; raises `ModelError` when samples that share a row see each other in this model."""
+        proof = prove_separation(trainer.model, feed, self.device, self.job.training.compute)
+        if proof is not None:
+            write_json(self.job.out / "packing.json", proof)
+            require_separation(proof)
 
     def _prove_continuity(self, trainer: PlannedTrainer, feed: Feed, checkpoint: Checkpoint) -> None:
         """The batch that the checkpoint pinned must have the loss that it had. Older checkpoints pin none."""

@@ -11,8 +11,8 @@ from typing import Any
 
 from specs.canonical import sha256_bytes, sha256_file
 from specs.errors import ResumeRefused
+from specs.parameters import ADDED_LATER, TrainingConfiguration, fingerprint, leaves
 from tasks.allocator import in_effect
-from specs.parameters import TrainingConfiguration, fingerprint, leaves
 from tasks.training.feed import PlannedStep
 from tasks.training.job import Job
 
@@ -58,6 +58,7 @@ def recorded_settings(job: Job, device_name: str, tokenizer_sha256: str) -> dict
 
 def compare(was: dict[str, Any], now: dict[str, Any], folder: Path) -> None:
     """Raise `ResumeRefused` with a table of what differs and matters; `folder` holds the checkpoints."""
+    was = {f"training.{name}": value for name, value in ADDED_LATER.items()} | was
     names = sorted((was.keys() | now.keys()) - NOT_NUMERIC)
     rows = [(n, str(was.get(n, "-")), str(now.get(n, "-"))) for n in names if was.get(n) != now.get(n)]
     if not rows:
@@ -112,16 +113,17 @@ def _from_plan(job: Job, steps: Sequence[PlannedStep], longest: int) -> dict[str
     """A limit is in effect when nothing planned is above it; a size when the fullest step or batch has it.
 
     Of a plan that holds only some steps of a run, nothing is asked but to stay below. A token budget of a micro batch
-    cuts steps into more and smaller ones, so that with it the samples of a step are what counts.
+    cuts steps into more and smaller ones, and packing needs fewer rows, so that with them the samples of a step count.
     """
     training = job.training
-    sizes = [[len(batch.sample_ids) for batch in step.micro_batches] for step in steps]
-    samples = max(sum(step) for step in sizes)
+    samples = max(sum(len(b.sample_ids) for b in step.micro_batches) for step in steps)
     full = samples >= training.effective_batch
-    micro_batch = max(max(step) for step in sizes)
-    batches = max(len(step) for step in sizes)
-    padded = max(sum(b.padded_tokens * len(b.sample_ids) for b in step.micro_batches) for step in steps)
-    largest = max(b.padded_tokens * len(b.sample_ids) for step in steps for b in step.micro_batches)
+    micro_batch = max(b.rows for step in steps for b in step.micro_batches)
+    batches = max(len(step.micro_batches) for step in steps)
+    padded = max(sum(b.tokens for b in step.micro_batches) for step in steps)
+    largest = max(b.tokens for step in steps for b in step.micro_batches)
+    packed = any(b.places for step in steps for b in step.micro_batches)
+    widest = max(b.padded_tokens for step in steps for b in step.micro_batches) if packed else longest
     budget = training.max_tokens_per_micro_batch
     cap, cut = training.max_tokens_per_step, training.max_steps
     partly = cut is not None or not job.whole_plan
@@ -130,7 +132,7 @@ def _from_plan(job: Job, steps: Sequence[PlannedStep], longest: int) -> dict[str
         and micro_batch <= training.micro_batch
         and batches <= training.gradient_accumulation
     )
-    if budget is not None:
+    if budget is not None or training.packing:
         small = micro_batch <= training.micro_batch and samples <= training.effective_batch
     judging = job.judge_after_step is not None or not job.judge_sample_ids  # other stages than train never judge
     return {
@@ -138,7 +140,8 @@ def _from_plan(job: Job, steps: Sequence[PlannedStep], longest: int) -> dict[str
         "judge_after": training.judge_after if judging else None,
         "micro_batch": training.micro_batch if small else micro_batch,
         "gradient_accumulation": training.gradient_accumulation if small else batches,
-        "max_length": training.max_length if longest <= training.max_length else longest,
+        "max_length": training.max_length if widest <= training.max_length else widest,
+        "packing": training.packing if packed or not job.whole_plan else False,
         "max_tokens_per_step": cap if cap is None or padded <= cap else padded,
         "max_tokens_per_micro_batch": budget if budget is None or largest <= budget else largest,
         "max_steps": cut if cut is None or len(steps) <= cut else len(steps),

@@ -83,8 +83,10 @@ def _judged(
 
     table = pq.read_table(samples, columns=["sample_id", "n_tokens"], filters=[("split", "=", "eval")]).to_pydict()
     held_out = list(zip(table["sample_id"], table["n_tokens"], strict=True))
-    per_batch = Counter((r.step, r.rank, r.micro_batch) for r in rows)
-    largest = max(r.padded_tokens * per_batch[r.step, r.rank, r.micro_batch] for r in rows)
+    per_batch: Counter[tuple[int, int, int]] = Counter()
+    for row in rows:
+        per_batch[row.step, row.rank, row.micro_batch] += row.padded_tokens
+    largest = max(per_batch.values())
     chosen, too_long = choose_judged(held_out, largest)
     criteria = [c for c in context.spec.criteria("evaluate") if c.metric == "eval_loss_change" and c.op in ("<", "<=")]
     return {

@@ -373,6 +373,6 @@ class PlannedTrainer(Trainer):
         ids = list(batch.planned.sample_ids)
         self.logbook.write(MICRO_BATCHES, {"step": number, "micro_batch": batch.planned.number, "sample_ids": ids})
         fed = self.counters["fed"]
-        for row, sample_id in enumerate(ids[: max(0, self.job.fed_samples - fed)]):
-            self.logbook.write("fed.jsonl", {"step": number, **describe_fed(batch, row, sample_id, self.decoder)})
+        for position, sample_id in enumerate(ids[: max(0, self.job.fed_samples - fed)]):
+            self.logbook.write("fed.jsonl", {"step": number, **describe_fed(batch, position, sample_id, self.decoder)})
             self.counters["fed"] += 1

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from specs.criteria import Metric
+from tasks.verify import packing
 from tasks.verify import training_logs as logs
 from tasks.verify.interruptions import allowed, beyond
 from tasks.verify.tensors import differing_tensors, trained_folder
@@ -20,6 +21,7 @@ def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str,
     artifacts = attempt_dir / "artifacts"
     planned, lines = logs.plan(artifacts / "batch_plan.parquet"), logs.lines(artifacts / "metrics.jsonl")
     checked, settings = logs.document(artifacts / "checks.json"), logs.document(artifacts / "settings.json")
+    packed, training = logs.document(artifacts / "packing.json"), context["parameters"]["training"]
     return {
         "steps_missing": logs.steps_missing(planned, lines),
         "nonfinite_steps": logs.nonfinite_steps(lines),
@@ -29,6 +31,8 @@ def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str,
         "loss_noise": loss_noise(lines),
         "order_mismatches": logs.order_mismatches(planned, logs.lines(artifacts / "micro_batches.jsonl")),
         "masked_end_tokens": _masked_end_tokens(logs.lines(artifacts / "fed.jsonl")),
+        "packed_samples_touched": packing.samples_touched(planned, packed, training),
+        "packed_loss_difference": packing.loss_difference(planned, packed, training),
         "regrouping_difference": regrouping_difference(checked, settings),
         "masked_token_effect": masked_token_effect(checked, settings),
         "ended_share": ended_share(logs.lines(artifacts / "generated.jsonl")),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from specs.criteria import Metric
-from tasks.verify import rehearsal
+from tasks.verify import packing, rehearsal
 from tasks.verify import training_logs as logs
 
 Rows = Sequence[Mapping[str, Any]]
@@ -40,6 +40,8 @@ def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str,
         "resume_loss_difference": _resume_difference(steps, artifacts / "resumed"),
         "seconds_per_step": _seconds_per_step(planned, ran, steps),
         "planned_hours": _planned_hours(planned, steps),
+        "padding_share": packing.padding_share(planned),
+        "forward_passes": packing.forward_passes(planned),
     }
 
 
@@ -111,7 +113,8 @@ def _planned_wrong(planned: Rows, samples: Path, training: Mapping[str, Any], sh
         wrong += 0 if cut else len(lengths.keys() - counts.keys())
     wrong += sum(int(row["n_tokens"]) != lengths.get(row["sample_id"]) for row in planned)
     wrong += sum(int(row["padded_tokens"]) < int(row["n_tokens"]) for row in planned)
-    return Metric(value=wrong + _steps_off_size(planned, training), unit="samples")
+    wrong += _steps_off_size(planned, training) + packing.rows_wrong(planned, training)
+    return Metric(value=wrong, unit="samples")
 
 
 def _steps_off_size(planned: Rows, training: Mapping[str, Any]) -> int:

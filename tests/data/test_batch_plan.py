@@ -168,3 +168,66 @@ def test_a_written_plan_reads_back_and_has_stable_bytes(tmp_path):
     write_plan(rows, tmp_path / "b.parquet")
     assert read_plan(tmp_path / "a.parquet") == rows
     assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.integers(1, 100), min_size=9, max_size=60),
+    st.integers(1, 4),
+    st.integers(1, 4),
+    st.sampled_from([None, 230, 700]),
+    st.sampled_from([1, 2]),
+)
+def test_packing_keeps_the_steps_and_fills_rows_up_to_the_limit(values, micro, accumulation, budget, ranks):
+    """Rows hold their samples one after the other, within the limit, and the padding is counted once."""
+    changes = {
+        "max_length": 220,
+        "micro_batch": micro,
+        "gradient_accumulation": 4 * accumulation,
+        "max_tokens_per_micro_batch": budget,
+    }
+    rows = plan_batches(samples_of(values), configuration(**changes, packing=True), ranks)
+    assert steps_of(rows) == steps_of(plan_batches(samples_of(values), configuration(**changes), ranks))
+    batches: dict[tuple[int, int, int], list[PlanRow]] = defaultdict(list)
+    for row in rows:
+        batches[row.step, row.rank, row.micro_batch].append(row)
+    for members in batches.values():
+        assert [r.position for r in members] == list(range(len(members)))
+        width = max(r.start + r.padded_tokens for r in members)
+        number = 1 + max(r.row for r in members)
+        assert number <= micro
+        assert width <= 220
+        assert sum(r.padded_tokens for r in members) == number * width
+        if budget is not None:
+            assert number * width <= budget
+        for row in range(number):
+            mine = [r for r in members if r.row == row]
+            assert [r.start for r in mine] == [sum(m.n_tokens for m in mine[:k]) for k in range(len(mine))]
+            assert all(r.padded_tokens == r.n_tokens for r in mine[:-1])
+
+
+def test_packing_that_would_change_nothing_is_refused():
+    with pytest.raises(InputError, match="no two samples of a step fit") as caught:
+        plan_batches(samples_of([60, 70, 80]), configuration(max_length=100, packing=True))
+    assert "packing: false" in caught.value.hint
+
+
+def test_packing_needs_few_rows_and_pads_little():
+    """64 samples of 10 to 73 tokens, 8 in a step: no two rows of a step that would fit into one."""
+    rows = plan_batches(samples_of(list(range(10, 74))), configuration(max_length=128, packing=True))
+    for step in {r.step for r in rows}:
+        filled = Counter()
+        for r in rows:
+            if r.step == step:
+                filled[r.micro_batch, r.row] += r.n_tokens
+        smallest = sorted(filled.values())[:2]
+        assert len(smallest) < 2 or sum(smallest) > 128
+
+
+def test_a_plan_of_an_earlier_version_has_a_row_for_every_sample(tmp_path):
+    import pyarrow.parquet as pq
+
+    rows = plan_batches(samples_of([5, 6, 7, 8, 9]), configuration())
+    write_plan(rows, tmp_path / "new.parquet")
+    pq.write_table(pq.read_table(tmp_path / "new.parquet").drop_columns(["row", "start"]), tmp_path / "old.parquet")
+    assert read_plan(tmp_path / "old.parquet") == read_plan(tmp_path / "new.parquet") == rows

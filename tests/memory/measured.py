@@ -32,7 +32,11 @@ def measured_peak(settings: TraceSettings, folder: Path) -> int:
     def collate(samples: list[Any]) -> dict[str, Any]:
         ids = torch.stack(samples)
         batch = {"input_ids": ids, "labels": ids.clone()}
-        if settings.padded:
+        if settings.packed:
+            half = settings.seq_len // 2
+            positions = torch.cat([torch.arange(half), torch.arange(settings.seq_len - half)])
+            batch["position_ids"] = positions.expand(len(samples), -1).contiguous()
+        elif settings.padded:
             batch["attention_mask"] = torch.ones_like(ids)
             batch["attention_mask"][0, -1] = 0
         return batch

@@ -26,8 +26,9 @@ EXACT = 0.005
         {"padded": True, "activation_checkpointing": True},
         {"method": "full", "gradient_accumulation": 2},
         {"compute": "amp-bf16", "optimizer": "adamw_fused"},
+        {"packed": True, "micro_batch": 1, "seq_len": 320},
     ],
-    ids=["lora", "padded and checkpointed", "full with accumulation", "autocast"],
+    ids=["lora", "padded and checkpointed", "full with accumulation", "autocast", "packed"],
 )
 def test_predicted_is_what_a_real_training_allocates(small: dict[str, Any], changed: dict[str, Any], tmp_path: Path):
     common = {"architecture": small, "device": "cpu", "micro_batch": 2, "seq_len": 96, "rank": 8}

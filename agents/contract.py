@@ -35,6 +35,9 @@ class ProposerContext(Strict):
     source_summaries: list[dict[str, Any]] = Field(
         default_factory=list, description="one per source, as tasks.data.probe counted it"
     )
+    survey: dict[str, Any] = Field(
+        default_factory=dict, description="before the data stage: what a look through the sources found"
+    )
     lengths: dict[str, Any] = Field(default_factory=dict, description="summary.json of the data stage")
     base_model: Path | None = Field(None, description="local folder of the base model, once it is resolved")
     device: dict[str, Any] = Field(

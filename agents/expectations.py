@@ -68,14 +68,19 @@ def _data(context: ProposerContext, parameters: dict[str, Any]) -> list[Expectat
     language = context.spec.language
     rows = source_rows(context)
     if rows == 0:
+    read = context.survey.get("rows") if context.survey.get("complete") else None
         return []
     facts = data_facts(context)
     samples = facts.train + facts.evaluation
     evaluation = min(samples, max(1, round(samples * float(parameters["eval_share"]))))
-    found = [] if has_sensor_logs(context) else [_expect("rows_total", rows, "rows", text(language, "x_rows"))]
+    found = []
+    if read is not None or not has_sensor_logs(context):
+        key = "x_rows" if read is None else "x_rows_read"
+        found.append(_expect("rows_total", rows if read is None else read, "rows", text(language, key)))
+    kept = text(language, "x_kept" if read is None else "x_kept_read")
     return [
         *found,
-        _expect("samples_train", samples - evaluation, "samples", text(language, "x_kept")),
+        _expect("samples_train", samples - evaluation, "samples", kept),
         _expect("samples_eval", evaluation, "samples", text(language, "x_share")),
     ]
 

@@ -13,12 +13,18 @@ from typing import Any
 from agents.contract import ProposerContext
 
 _KEPT_SHARE = 0.85
-"""Rows that usually survive quarantine and deduplication; only used until the data stage has counted."""
+"""Rows that usually survive quarantine and deduplication; only used until somebody has looked at the records."""
+
+_KEPT_OF_DISTINCT = 0.95
+"""Usable records, equal ones counted once, that stay when near duplicates and leakage are taken out too."""
 
 
 @dataclass(frozen=True)
 class DataFacts:
-    """Samples and tokens of the training data. `counted` is false while they are estimated from the sources."""
+    """Samples and tokens of the training data. `counted` is false while they are estimated from the sources.
+
+    The tokens are then those of a sample of the records; null where nobody has looked.
+    """
 
     train: int
     evaluation: int
@@ -58,12 +64,15 @@ def has_sensor_logs(context: ProposerContext) -> bool:
 
 
 def _estimated(context: ProposerContext) -> DataFacts:
-    kept = math.floor(source_rows(context) * _KEPT_SHARE)
+    found = context.survey
+    rows = source_rows(context) * _KEPT_SHARE
+    kept = math.floor(found["distinct"] * _KEPT_OF_DISTINCT if found.get("complete") else rows)
     proposed = context.approved.get("data")
     setting = (proposed.parameters if proposed else context.spec.stages.get("data", {})).get("eval_share")
     share = float(setting) if isinstance(setting, int | float) else 0.1
     evaluation = min(kept, max(1, round(kept * share)))
-    return DataFacts(train=kept - evaluation, evaluation=evaluation, longest=None, mean=None, counted=False)
+    longest, mean = found.get("longest_tokens"), found.get("mean_tokens")
+    return DataFacts(train=kept - evaluation, evaluation=evaluation, longest=longest, mean=mean, counted=False)
 
 
 def mean_tokens(lengths: Mapping[str, Any]) -> float | None:

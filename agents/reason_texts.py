@@ -116,6 +116,14 @@ _TEXTS: dict[str, tuple[str, str]] = {
     ),
     "warn_no_data": ("the data stage has counted no training samples", "数据阶段没有统计到训练样本"),
     "x_rows": ("rows the probe counted in the sources", "对源文件的探测计数"),
+    "x_rows_read": (
+        "rows, paragraphs and windows, read as the data stage reads them",
+        "按数据阶段的方式读取后的行、段落与窗口数",
+    ),
+    "x_kept_read": (
+        "usable records without repetitions; 0.95 of them usually stay after near duplicates and leakage",
+        "可用且不重复的记录，近似重复与泄漏处理后通常保留 0.95",
+    ),
     "x_kept": (
         "most rows survive quarantine and duplicates; a share of 0.85 is assumed",
         "多数行能通过隔离和去重，按 0.85 估计",

@@ -78,7 +78,8 @@ def sheet_of(
 
 def checked(sheet: TaskSheet, context: ProposerContext, *, goal_given: bool = True) -> TaskSheet:
     """The sheet with everything that the completeness check finds in it."""
-    found = findings(Facts(sheet=sheet, context=context, goal_given=goal_given))
+    uncovered = tuple(context.survey.get("uncovered", ()))
+    found = findings(Facts(sheet=sheet, context=context, goal_given=goal_given, uncovered=uncovered))
     return sheet.model_copy(update={"findings": found})
 
 
@@ -100,7 +101,7 @@ def _inputs(spec: Project, stage: str) -> list[str]:
 
 def _expected(context: ProposerContext, stage: str, memory: MemoryFunction | None) -> list[Expectation]:
     """Expected numbers from the parameters that the rules would propose now; refined at each later gate."""
-    account = memory if "data" in context.evidence else None
+    account = memory if "data" in context.evidence or context.survey.get("longest_tokens") else None
     approved = dict(context.approved)
     if stage == "train" and "stress_test" not in approved:
         approved["stress_test"] = suggest(_at(context, "stress_test"), account)

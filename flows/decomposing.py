@@ -2,29 +2,62 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
-from agents.proposer import ProposerContext
+from agents.gate_rules import suggest
+from agents.proposer import MemoryFunction, ProposerContext
 from agents.task_sheet import sheet_of
-from specs.base import Language
+from flows.earlier import earlier_results
+from flows.ledger import Ledger
+from flows.ledgers import absent
+from flows.proposing import memory_of, model_of
+from flows.surveying import survey_of
+from flows.workspace import Workspace, ledger_url
+from specs.credentials import without_secrets
 from specs.errors import SpecError
-from specs.loading import load_project
+from specs.loading import LoadedProject, load_project
 from specs.proposals import TaskSheet
+from tasks.models.resolve import model_kind
 
 
-def draft(project: Path, goal: str | None) -> tuple[Language, TaskSheet]:
-    """The sheet by rules, from the spec and the sources as they lie there, in the project's language."""
+@dataclass(frozen=True)
+class Draft:
+    """A drafted sheet, with the project that it is of and what could not be counted."""
+
+    loaded: LoadedProject
+    sheet: TaskSheet
+    notes: list[str]
+
+
+def draft(project: Path, goal: str | None) -> Draft:
+    """The sheet by rules: from the spec, the sources as they lie there, the base model and the earlier runs.
+
+    It is what the first gate of a run would show. A model that is not on this machine is not fetched for a draft.
+    """
     from tasks.data.probe import probe_sources
     from tasks.memory import this_device
 
     loaded = load_project(project)
-    sources, problems = probe_sources(loaded.folder, loaded.spec)
+    spec = loaded.spec
+    sources, problems = probe_sources(loaded.folder, spec)
     if problems:
         raise SpecError(problems)
+    workspace, notes = Workspace(loaded.folder, ""), []
+    here = model_kind(spec.base_model, loaded.folder) != "hub"
+    model = model_of(workspace, spec).folder if here else None
+    if model is None:
+        notes.append(f"hours and memory are left out: {spec.base_model} is fetched by the first `gatewright run`")
+    place = ledger_url(loaded.folder, spec)
     context = ProposerContext(
-        spec=loaded.spec,
+        spec=without_secrets(spec),
         gate="data",
         source_summaries=[s.model_dump(mode="json") for s in sources],
-        device=this_device(loaded.spec.hardware, loaded.spec.launcher.memory_gb).facts(),
+        survey=survey_of(loaded.folder, spec, model, goal or ""),
+        base_model=model,
+        device=this_device(spec.hardware, spec.launcher.memory_gb).facts(),
+        history=[] if absent(place) else earlier_results(Ledger.open(place), workspace, spec.project),
     )
-    return loaded.spec.language, sheet_of(context, goal=goal or "")
+    memory: MemoryFunction | None = memory_of(workspace, spec) if model is not None else None
+    sheet = sheet_of(context, memory, goal=goal or "", proposed=suggest(context, memory))
+    return Draft(loaded, sheet, notes)

@@ -13,6 +13,7 @@ from flows.earlier import earlier_results
 from flows.ledger import Ledger
 from flows.reviewing import approved_proposals, evidence_of, last_round
 from flows.state import RunState
+from flows.surveying import survey_of
 from flows.workspace import Workspace, live_spec
 from specs.credentials import without_secrets
 from specs.metrics import STAGES
@@ -67,6 +68,7 @@ def proposer_context(
         lengths = json.loads((folder / "artifacts" / "summary.json").read_bytes())
     last = last_round(state, gate, round)
     approved = approved_proposals(workspace, state)
+    model = model_of(workspace, spec).folder
     sources, _problems = probe_sources(workspace.project_dir, spec)
     return ProposerContext(
         spec=without_secrets(spec),
@@ -78,7 +80,8 @@ def proposer_context(
         evidence=evidence,
         source_summaries=[s.model_dump(mode="json") for s in sources],
         lengths=lengths,
-        base_model=model_of(workspace, spec).folder,
+        survey={} if "data" in evidence else survey_of(workspace.project_dir, spec, model),
+        base_model=model,
         device=this_device(spec.hardware, spec.launcher.memory_gb).facts(),
         history=earlier_results(ledger, workspace, spec.project) if ledger is not None else [],
     )

@@ -172,7 +172,7 @@ def _authentication(policy: Policy, rules: GateRules, decision: Decision) -> Rul
 def _override(policy: Policy, rules: GateRules, decision: Decision, standing: Standing) -> Iterator[Ruling]:
     if not (decision.choice == "approve" and standing.blocked):
         if decision.override:
-            text = "nothing to override here: no blocking criterion failed"
+            text = "nothing to override here: no blocking criterion failed, and the sheet leaves nothing open"
             yield Ruling("override", False, text, "approve without --override")
         return
     what = "a failed blocking criterion" if not standing.findings else "what the task sheet leaves open"

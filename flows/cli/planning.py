@@ -129,14 +129,16 @@ def decompose(
     """Draft the task sheet: per stage its inputs, expected outputs in numbers, criteria, budget and signers."""
     from flows.decomposing import draft
 
-    language, sheet = draft(project, goal)
+    drafted = draft(project, goal)
     if as_json:
-        emit(sheet.model_dump(mode="json"))
-    else:
-        from agents.reporter import sheet_page
-        from flows.cli.pages import Page
+        emit(drafted.sheet.model_dump(mode="json"))
+        return EXIT_DONE
+    from agents.reporter import sheet_page
+    from flows.cli.pages import Page
 
-        show(Page(sheet_page(sheet, language)))
+    show(Page(sheet_page(drafted.sheet, drafted.loaded.spec.language)))
+    for note in drafted.notes:
+        say(f"note: {note}")
     return EXIT_DONE
 
 

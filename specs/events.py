@@ -249,9 +249,11 @@ class ReleasePublished(Payload):
 
 
 class RunFinished(Payload):
-    """Terminal: the run reached its end."""
+    """Terminal: the run reached its end. The end of a rehearsal says what it rehearsed and whether it passed."""
 
     kind = "run.finished"
+    rehearsed: Sha256 | None = Field(None, description="fingerprint of its training; null: a run in earnest")
+    passed: bool | None = Field(None, description="of a rehearsal: no blocking criterion failed, overridden or not")
 
 
 class RunRejected(Payload):

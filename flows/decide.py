@@ -55,6 +55,7 @@ def decide(
     requests: Mapping[str, Any] | None = None,
     credential: str = "",
     sign: Sign | None = None,
+    rehearsal: str = "",
 ) -> Event:
     """Validate a decision on the open gate of a run and record it; returns the recorded event.
 
@@ -86,6 +87,7 @@ def decide(
         rework_stage=rework_stage,
         self_approved=policy.solo,
         credential=credential,
+        rehearsal=rehearsal,
     )
     _once(policy, gate, decision)
     check(policy, decision, standing(policy, state, gate, ledger.now(), rework_stage))

@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from flows import doorbell, pinning, signing, tokens
-from flows.decide import Sign, decide
+from flows.decide import Sign, decide, shown_proposal
 from flows.entitled import require_entitled
 from flows.frozen import frozen_policy
+from flows.gatefiles import load_proposal
 from flows.ledger import Ledger
+from flows.rehearsing import required_rehearsal
 from flows.standing import waiting
 from flows.state import RunState, fold
 from flows.workspace import Workspace
@@ -49,6 +51,8 @@ def record(
     if token and not key:
         credential, authentication = prove(token, actor, workspace), "token"
 
+    rehearsal = _rehearsal(workspace, ledger, state) if choice == "approve" else ""
+
     def guard(proposal: Proposal) -> Proposal:
         from flows.guarding import guard_of
 
@@ -70,6 +74,7 @@ def record(
         requests=requests,
         credential=credential,
         sign=signer(workspace, state, actor, key) if key else None,
+        rehearsal=rehearsal,
     )
     state = fold(ledger.events(workspace.run))
     gate = state.gate
@@ -79,6 +84,15 @@ def record(
         document |= {"shows": gate.digest, **waiting(frozen_policy(state, workspace.folder), gate).document()}
     document["worker_told"] = event.kind == DecisionRecorded.kind and doorbell.ring(state)
     return document
+
+
+def _rehearsal(workspace: Workspace, ledger: Ledger, state: RunState) -> str:
+    """The rehearsal that an approval of the open gate rests on; raises `GuardRefused` where a needed one is missing."""
+    gate = state.gate
+    if gate is None or gate.closed:
+        return ""
+    shown = load_proposal(workspace.folder, shown_proposal(state, gate))
+    return required_rehearsal(workspace, ledger, state, gate.name, shown.parameters)
 
 
 def policy_is_pinned(workspace: Workspace, state: RunState) -> bool:

@@ -28,7 +28,7 @@ def finished_record(workspace: Workspace, state: RunState) -> RunFinished:
     """The record that ends a run; of a rehearsal with the configuration that it rehearsed and whether it passed."""
     if not is_rehearsal(state):
         return RunFinished()
-    return RunFinished(rehearsed=fingerprint_of(workspace, state, TRAIN), passed=passed(state))
+    return RunFinished(rehearsed=fingerprint_of(workspace, state, TRAIN), passed=not failed_stages(state))
 
 
 def is_rehearsal(state: RunState) -> bool:
@@ -36,12 +36,12 @@ def is_rehearsal(state: RunState) -> bool:
     return state.created is not None and state.created.rehearsal is not None
 
 
-def passed(state: RunState) -> bool:
-    """Whether no blocking criterion failed in any stage that counts. One that a person overrode did not pass."""
-    return all(
-        attempt is not None and attempt.verdicts is not None and not blocked(attempt.verdicts)
-        for attempt in (state.current(stage) for stage in state.stages)
-    )
+def failed_stages(state: RunState) -> list[str]:
+    """The stages without verdicts, or with a blocking criterion that failed. One that a person overrode did not pass."""
+    found = {stage: state.current(stage) for stage in state.stages}
+    return [
+        s for s, attempt in found.items() if attempt is None or blocked(attempt.verdicts or ()) or not attempt.verdicts
+    ]
 
 
 def fingerprint_of(workspace: Workspace, state: RunState, stage: str) -> str:

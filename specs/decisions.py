@@ -61,6 +61,7 @@ class Decision(Strict):
     override: bool = Field(False, description="approve although a blocking criterion failed")
     rework_stage: Name | None = Field(None, description="the stage to do again; later attempts are superseded")
     self_approved: bool = False
+    rehearsal: str = Field("", description="the passed rehearsal that a training on several devices rests on")
     credential: str = Field("", description="fingerprint of the key, or id of the token; never a secret")
     signature: str = Field("", description="SSH signature over all other fields, armoured")
 

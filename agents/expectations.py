@@ -91,7 +91,7 @@ def _training(
     language = context.spec.language
     training = TrainingConfiguration.model_validate(parameters["training"])
     facts = data_facts(context)
-    plan = planned_steps(facts.train, training)
+    plan = planned_steps(facts.train if stage == "dry_run" else _part(context, facts.train), training)
     found = []
     if plan.steps:
         found.append(_expect("steps_taken", plan.steps, "steps", text(language, "x_steps")))
@@ -139,11 +139,17 @@ def _evaluate(context: ProposerContext, parameters: dict[str, Any]) -> list[Expe
     facts = data_facts(context)
     if facts.evaluation:
         key = "x_counted" if facts.counted else "x_share"
-        found.append(_expect("samples_evaluated", facts.evaluation, "samples", text(language, key)))
+        found.append(_expect("samples_evaluated", _part(context, facts.evaluation), "samples", text(language, key)))
     objective = context.spec.objective
     if objective is not None:
         found.append(_expect(objective.metric, objective.at_least, "share", text(language, "x_goal")))
     return found
+
+
+def _part(context: ProposerContext, samples: int) -> int:
+    """How many of the samples are used: all, or the part of a rehearsal."""
+    share = context.spec.rehearsal
+    return samples if share is None else math.ceil(share * samples)
 
 
 def _expect(metric: str, value: float, unit: str, why: str) -> Expectation:

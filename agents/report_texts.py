@@ -150,6 +150,10 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "ended": ("End", "结束"),
     "ended_yes": ("by itself, {tokens} tokens", "自行结束，{tokens} 个词元"),
     "ended_no": ("cut after {tokens} tokens", "{tokens} 个词元后截止"),
+    "rehearsal": (
+        "Rehearsal on {share} % of the samples: nothing of it is released; what was learnt blocks nothing.",
+        "演练：只用 {share} % 的样本，不会发布任何内容；学习效果类准则不阻断。",
+    ),
     "generations": ("Answers side by side", "回答对照"),
     "question": ("Question", "问题"),
     "reference": ("Reference", "参考答案"),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agents.blocks import Bullets, Cell, Document, Heading, Paragraph, Picture, Table, Tone, to_html, to_markdown
+from agents.blocks import Block, Bullets, Cell, Document, Heading, Paragraph, Picture, Table, Tone, to_html, to_markdown
 from agents.report_stages import stage_blocks
 from agents.report_texts import stage_title, t
 from agents.subtasks import subtasks
@@ -49,6 +49,7 @@ def stage_document(
     language = spec.language
     title = f"{stage_title(language, evidence.stage)} · {t(language, 'attempt', attempt=evidence.attempt)}"
     document = Document(f"{title} · {spec.project}", language)
+    document.add(*rehearsal_line(spec))
     document.add(verdict_line(evidence, language))
     if evidence.verdicts:
         document.add(pieces_line(evidence, language))
@@ -71,6 +72,13 @@ def stage_document(
         document.add(Heading(t(language, "decisions")), decision_table(decisions, language))
     _add_details(document, evidence, language)
     return document
+
+
+def rehearsal_line(spec: Project) -> list[Block]:
+    """That this is a rehearsal, on how many of the samples; nothing for a run in earnest."""
+    if spec.rehearsal is None:
+        return []
+    return [Paragraph(t(spec.language, "rehearsal", share=significant(100 * spec.rehearsal)), "warn")]
 
 
 def verdict_line(evidence: Evidence, language: Language) -> Paragraph:

@@ -97,7 +97,7 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         "block == 0",
         "samples without a source row, or saying something else than it",
         "无来源行或与来源行不符的样本",
-        "sample_ids of row_ledger.parquet against samples.parquet, both ways; words of samples against raw table rows",
+        "sample_ids of row_ledger.parquet against samples.parquet, both ways; words and columns against their sources",
     ),
     _define(
         _D,
@@ -133,7 +133,7 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         "block == 0",
         "records merged despite another code",
         "编码不同却被合并的记录",
-        "merged rows of row_ledger.parquet whose raw codes, models, numbers, opposites or denials differ from their target",
+        "merged rows of row_ledger.parquet whose codes, numbers, opposites or denials are not those of their target",
     ),
     _define(
         _D,
@@ -142,7 +142,7 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         "block == 0",
         "claims of the artifacts that do not hold",
         "产物中不成立的记载",
-        "reasons, cuts, review list, quarantined texts, windows, buckets, sides and summary against raw files and tables",
+        "reasons, cuts, review list, quarantine, windows, buckets, sides and summary against raw files and tables",
     ),
     _define(
         _D,

@@ -12,9 +12,15 @@ import numpy as np
 from specs.criteria import Metric
 from specs.metrics import definitions
 from tasks.prompts import PromptTemplate
+from tasks.verify.data_answers import Answers, Codes
+from tasks.verify.data_claims import cuts_of, cuts_unfounded, look_at_sides
+from tasks.verify.data_fates import reasons_unknown
+from tasks.verify.data_review import look_at_review
 from tasks.verify.data_rows import RawFiles, characters_unexplained, rows_unaccounted
 from tasks.verify.data_samples import Value, take_census
 from tasks.verify.data_tables import look_at_tables
+from tasks.verify.data_told import look_at_instructions, look_at_samples
+from tasks.verify.findings import Findings
 from tasks.verify.parquet_rows import Keys, difference, key_of, keys_of, place_of
 
 
@@ -22,23 +28,33 @@ def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str,
     """Every metric of the data stage, by name. Files are streamed: memory grows by some 100 bytes a row."""
     files = RawFiles(attempt_dir / "artifacts", context)
     template = PromptTemplate.load(Path(context["base_model"]))
+    findings = Findings()
     census = take_census(files.samples, template, files.spec.get("personal_data_allowed") or ())
-    tables = look_at_tables(files, template)
+    answers, cut = Answers(files), cuts_of(files)
+    tables = look_at_tables(files, template, answers, cut, findings)
+    look_at_instructions(files, answers, cut, template, findings)
+    cuts_unfounded(files, template, answers, cut, findings)
+    del answers
+    look_at_samples(files, Codes(files), findings)
+    reasons_unknown(files, findings)
+    look_at_review(files, findings)
+    look_at_sides(files, findings)
     expected = files.expected_units(tables.units)
     fates = Counter(row["fate"] for batch in files.ledger.batches(["fate"]) for row in batch)
     in_scope = fates.total() - fates["out_of_scope"]
     kept = files.spec.get("personal_data") == "keep"
     values: dict[str, Value] = {
         "rows_total": len(expected),
-        "rows_unaccounted": rows_unaccounted(files, expected),
+        "rows_unaccounted": rows_unaccounted(files, expected, findings),
         "characters_unexplained": census.replacement_characters + characters_unexplained(files),
         "samples_train": census.train,
         "samples_eval": census.held_out,
-        "samples_without_provenance": _without_provenance(files, *census.provenance()) + tables.saying_otherwise,
+        "samples_without_provenance": _without_provenance(files, *census.provenance()),
         "exact_duplicates_left": census.exact_duplicates_left(),
         "exact_duplicate_leakage": census.exact_leaks(),
         "near_duplicate_leakage": len(census.near),
-        "code_variants_lost": tables.variants_lost,
+        "code_variants_lost": 0,
+        "claims_unfounded": census.lengths_wrong,
         "answer_tokens_cut": census.answer_tokens_cut + tables.answer_tokens_cut,
         "samples_not_trainable": census.not_trainable,
         "valid_format_share": census.valid / census.samples if census.samples else (None, "there is no sample"),
@@ -52,11 +68,14 @@ def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str,
         "longest_sample": max(census.lengths, default=0),
     }
     units = {d.name: d.unit for d in definitions("data")}
-    return {name: _metric(value, units[name]) for name, value in values.items()}
+    return {name: _metric(value, units[name], findings, name) for name, value in values.items()}
 
 
-def _metric(value: Value, unit: str) -> Metric:
+def _metric(value: Value, unit: str, findings: Findings, name: str) -> Metric:
+    """A metric with what was found besides: how often, and where first."""
     number, reason = value if isinstance(value, tuple) else (value, "")
+    if number is not None and findings.counts[name]:
+        return Metric(value=number + findings.counts[name], unit=unit, reason=findings.reason(name))
     return Metric(value=number, unit=unit, reason=reason)
 
 

@@ -6,7 +6,6 @@ import csv
 import gzip
 import io
 import itertools
-import json
 import re
 import unicodedata
 from collections import Counter
@@ -143,6 +142,20 @@ def iter_table_rows(
 ) -> Iterator[tuple[tuple[str, str], dict[str, str]]]:
     """((source, location), mapped fields as text) of every data row, one after the other."""
     wanted = {str(field): _plain(header) for field, header in source["columns"].items()}
+    for location, row, at in iter_whole_rows(name, path, source, encoding, wanted):
+        yield (name, location), fields_of(row, at)
+
+
+def fields_of(row: Sequence[str], at: Mapping[str, int]) -> dict[str, str]:
+    """The mapped cells of a row; a cell that is not there is empty."""
+    return {field: row[i] if i < len(row) else "" for field, i in at.items()}
+
+
+def iter_whole_rows(
+    name: str, path: Path, source: Mapping[str, Any], encoding: str, wanted: Mapping[str, str] | None = None
+) -> Iterator[tuple[str, list[str], dict[str, int]]]:
+    """(location, all cells, column of each field) of every data row, one after the other."""
+    wanted = wanted or {str(field): _plain(header) for field, header in source["columns"].items()}
     for sheet in _sheets(name, path, encoding):
         if source.get("sheet") and sheet.name != source["sheet"]:
             continue
@@ -150,9 +163,9 @@ def iter_table_rows(
         if found is None:
             continue
         start, at = found
-        held: list[tuple[tuple[str, str], dict[str, str]]] = []
+        held: list[tuple[str, list[str], dict[str, int]]] = []
         for number, row in enumerate(_filled(sheet, start), start=1):
-            held.append(((name, f"{sheet.name}#{number}"), {f: row[i] if i < len(row) else "" for f, i in at.items()}))
+            held.append((f"{sheet.name}#{number}", row, at))
             if any(cell.strip() for cell in row) or (sheet.named and not row):  # empty rows at the end are no rows
                 yield from held
                 held = []
@@ -275,76 +288,18 @@ def document_characters(name: str, path: Path, encoding: str) -> list[Counter[st
     return [html_characters(text) if kind in ("html", "htm") else visible_characters(text)]
 
 
-def record_locations(path: Path, encoding: str) -> Iterator[str]:
-    """Where every unit of an instruction file is: `#N`, or `record N#turn` for each answer of several."""
-    for number, record in enumerate(_instruction_records(path, encoding), start=1):
-        answers = _answers(record)
-        yield from (f"record {number}#{turn}" for turn in range(1, answers + 1)) if answers > 1 else [f"#{number}"]
-
-
-def _instruction_records(path: Path, encoding: str) -> Iterator[Any]:
-    if ending(path.name) == "parquet":
-        import polars as pl
-
-        yield from pl.scan_parquet(path).collect().iter_rows(named=True)
-        return
-    text, _ = decode_again(raw_bytes(path), encoding)
-    if ending(path.name) == "json":
-        whole = json.loads(text)
-        inside = [v for v in whole.values() if isinstance(v, list)] if isinstance(whole, dict) else [whole]
-        yield from next(v for v in inside if (v and any(isinstance(item, dict) for item in v)) or v is whole)
-        return
-    for line in text.split("\n"):
-        if line.strip():
-            try:
-                yield json.loads(line)
-            except (ValueError, RecursionError):
-                yield None
-
-
-def _answers(record: Any) -> int:
-    """How many answers a well-formed conversation holds; 1 for whatever else a record is."""
-    if not isinstance(record, dict):
-        return 1
-    said = record.get("messages") if record.get("messages") is not None else record.get("conversations")
-    if said is None:
-        pairs = record.get("history") or []
-        whole = isinstance(pairs, list) and all(isinstance(p, list) and len(p) == 2 and all(p) for p in pairs)
-        return 1 + len(pairs) if whole and record.get("instruction") and record.get("output") else 1
-    if not isinstance(said, list) or not all(isinstance(turn, dict) for turn in said):
-        return 1
-    order = "".join(_PART.get(str(t.get("role") or t.get("from")).lower(), "?") for t in said)
-    texts = [t.get("content") if t.get("content") is not None else t.get("value") for t in said]
-    if any(t.get("tool_calls") for t in said) or not all(map(_is_text, texts)):
-        return 1
-    kept = [text for text, part in zip(texts, order, strict=True) if part != "s"]
-    answered = kept[: 2 * (len(kept) // 2)]
-    if (
-        not all(answered)
-        or any(isinstance(t, str) and not t.strip() for t in answered)
-        or _LONE.search(json.dumps(texts, ensure_ascii=False))
-    ):
-        return 1
-    found = re.fullmatch(r"s*((?:qa)+)q?", order)
-    return len(found.group(1)) // 2 if found else 1
-
-
-_PART = {
-    **dict.fromkeys(("user", "human", "prompter", "question"), "q"),
-    **dict.fromkeys(("assistant", "gpt", "bot", "model", "chatgpt", "answer"), "a"),
-    **dict.fromkeys(("system", "developer"), "s"),
-}
-_LONE = re.compile("[\ud800-\udfff]")
-
-
-def _is_text(content: Any) -> bool:
-    if isinstance(content, list):
-        return all(isinstance(p, dict) and p.get("type") == "text" and isinstance(p.get("text"), str) for p in content)
-    return not isinstance(content, dict)
-
-
 def sensor_column(name: str, path: Path, source: Mapping[str, Any], encoding: str) -> list[str]:
     """The time cell of every data row of a sensor log."""
+    return [row[0] for row in sensor_cells(name, path, source, encoding, ())]
+
+
+def sensor_cells(
+    name: str, path: Path, source: Mapping[str, Any], encoding: str, channels: Sequence[str]
+) -> list[list[str]]:
+    """Of every data row of a sensor log the time, the event and the cells of some channels.
+
+    A channel whose name several columns have is empty: which one is meant cannot be told here.
+    """
     names = [*(source.get("channels") or []), *filter(None, [source.get("event")])]
     column = {"timestamp": _plain(source.get("timestamp") or "timestamp"), **{f" {n}": _plain(n) for n in names}}
     cells = list(_sheets(name, path, encoding)[0].rows())
@@ -353,7 +308,11 @@ def sensor_column(name: str, path: Path, source: Mapping[str, Any], encoding: st
         return []
     start, at = found
     end = max((i + 1 for i, row in enumerate(cells) if any(c.strip() for c in row)), default=0)
-    return [row[at["timestamp"]] if at["timestamp"] < len(row) else "" for row in cells[start:end]]
+    header = [_plain(cell) for cell in cells[max(0, start - 1)]]
+    alone = {c: header.index(_plain(c)) for c in channels if header.count(_plain(c)) == 1}
+    event = at.get(f" {source['event']}") if source.get("event") else None
+    chosen = [at["timestamp"], event, *(alone.get(c) for c in channels)]
+    return [["" if i is None or i >= len(row) else row[i] for i in chosen] for row in cells[start:end]]
 
 
 def wide_rows(name: str, path: Path, encoding: str) -> list[list[str]]:
@@ -361,3 +320,8 @@ def wide_rows(name: str, path: Path, encoding: str) -> list[list[str]]:
     cells = list(_sheets(name, path, encoding)[0].rows())
     end = max((i + 1 for i, row in enumerate(cells) if any(c.strip() for c in row)), default=0)
     return cells[:end]
+
+
+def composed(text: str) -> str:
+    """A text in NFC."""
+    return text if text.isascii() else unicodedata.normalize("NFC", text)

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 
+from specs.parameters import DataParameters
 from specs.privacy import PLACEHOLDERS
 from tasks.verify import data_raw as raw
-from tasks.verify import personal
+from tasks.verify import personal, raw_instructions
 from tasks.verify.data_sensors import sensor_faults
+from tasks.verify.findings import Findings
 from tasks.verify.parquet_rows import Keys, ParquetRows, difference, key_of, keys_of, place_of
 
 
@@ -30,12 +32,14 @@ class RawFiles:
 
     def __init__(self, artifacts: Path, context: Mapping[str, Any]) -> None:
         self.spec = context["spec"]
+        self.parameters = DataParameters.model_validate(context.get("parameters") or {})
         self.project_dir = Path(context["project_dir"])
         self.ledger = ParquetRows(artifacts / "row_ledger.parquet")
         self.samples = ParquetRows(artifacts / "samples.parquet")
         self.quarantine = ParquetRows(artifacts / "quarantine.parquet")
         self.paragraphs = read_rows(artifacts / "paragraphs.parquet")
         self.windows = read_rows(artifacts / "windows.parquet")
+        self.review = read_rows(artifacts / "review_pairs.parquet")
         masked = artifacts / "masked.parquet"
         self.masked = read_rows(masked) if masked.is_file() else []
         decoding = json.loads((artifacts / "decoding.json").read_bytes())["files"]
@@ -61,7 +65,9 @@ class RawFiles:
         units = [place_of(p["source"], p["location"]) for p in self.paragraphs]
         units += [place_of(source, at) for source, at in {(w["source"], w["location"]) for w in self.windows}]
         for name, path, _ in self.files("instructions"):
-            units += [place_of(name, location) for location in raw.record_locations(path, self.encoding(name))]
+            units += [
+                place_of(name, location) for location in raw_instructions.record_locations(path, self.encoding(name))
+            ]
         units += [
             place_of(row["source"], row["location"])
             for batch in self.ledger.batches(["source", "location"])
@@ -71,11 +77,11 @@ class RawFiles:
         return np.concatenate([tables, keys_of(units)])
 
 
-def rows_unaccounted(files: RawFiles, expected: Keys) -> int:
+def rows_unaccounted(files: RawFiles, expected: Keys, findings: Findings) -> int:
     """Units without exactly one fate, fates without a unit, and fates that do not hold together."""
     wrong, found = _broken_fates(files)
     wrong += difference(expected, found)
-    return wrong + _holes(files) + sensor_faults(files) + _swallowed(files)
+    return wrong + _holes(files) + sensor_faults(files, findings) + _swallowed(files)
 
 
 def _swallowed(files: RawFiles) -> int:

@@ -42,6 +42,7 @@ class Census:
     personal: int = 0
     placeholders: int = 0
     replacement_characters: int = 0
+    lengths_wrong: int = 0
     fault_types: Counter[str] = field(default_factory=Counter)
     trained_types: Counter[str] = field(default_factory=Counter)
     lengths: array[int] = field(default_factory=lambda: array("q"))
@@ -123,6 +124,7 @@ def _count(census: Census, batch: Sequence[Sample], template: PromptTemplate, al
         census.train += train
         census.held_out += sample["split"] == "eval"
         census.answer_tokens_cut += answer_cut(sample, tokens, template)
+        census.lengths_wrong += sample["n_tokens"] > len(tokens.input_ids)
         census.not_trainable += not trainable(sample, tokens, template)
         census.valid += valid(sample)
         census.placeholders += personal.placeholders(f"{sample['prompt']}\n{sample['answer']}")

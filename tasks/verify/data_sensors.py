@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from tasks.verify import data_raw as raw
+from tasks.verify.data_windows import WindowRows
+from tasks.verify.findings import Findings
 
 if TYPE_CHECKING:
     from tasks.verify.data_rows import RawFiles
@@ -30,30 +32,38 @@ _YEAR_2200 = 7_258_118_400
 _EPOCH = dt.datetime(1970, 1, 1)
 
 
-def sensor_faults(files: RawFiles) -> int:
-    """Rows of sensor logs that are in no window or in two, windows that span a gap or start at another time."""
-    return sum(_faults_of(files, name, path, source) for name, path, source in files.files("sensor_logs"))
+def sensor_faults(files: RawFiles, findings: Findings) -> int:
+    """Rows of sensor logs that are in no window or in two, windows that span a gap or start at another time.
+
+    Numbers and labels of windows that are not those of their rows go to the findings.
+    """
+    return sum(_faults_of(files, name, path, source, findings) for name, path, source in files.files("sensor_logs"))
 
 
-def _faults_of(files: RawFiles, name: str, path: Path, source: Mapping[str, Any]) -> int:
-    windows = {w["location"]: w for w in files.windows if w["source"] == name}
-    in_order = sorted(windows.values(), key=lambda w: int(w["location"].rpartition("#")[2]))
+def _faults_of(files: RawFiles, name: str, path: Path, source: Mapping[str, Any], findings: Findings) -> int:
+    stored = [w for w in files.windows if w["source"] == name]
+    in_order = sorted({w["location"]: w for w in stored}.values(), key=lambda w: int(w["location"].rpartition("#")[2]))
     rows = [r["location"] for r in files.ledger if r["source"] == name and str(r["location"]).startswith("row#")]
     left_out = {int(location[4:]) for location in rows}
     zone = ZoneInfo(str(source.get("time_zone") or files.spec.get("time_zone") or "UTC"))
-    wide = source.get("wide")
-    times = list(
-        _wide_times(name, path, files.encoding(name), wide, zone) if wide else _times(files, name, path, source)
-    )
+    wide, encoding = source.get("wide"), files.encoding(name)
+    channels = list(dict.fromkeys(str(w["channel"]) for w in stored))
+    cells = raw.wide_rows(name, path, encoding) if wide else raw.sensor_cells(name, path, source, encoding, channels)
+    times = list(_wide_times(len(cells), wide, zone) if wide else (moment(row[0]) for row in cells))
     wrong: int = abs(len(times) - sum(w["rows"] for w in in_order) - len(left_out))
-    used = list(_in_zone([t for number, t in enumerate(times, start=1) if number not in left_out], zone))
+    here = [number for number in range(len(times)) if number + 1 not in left_out]
+    used = list(_in_zone([times[number] for number in here], zone))
     usual = 0.0 if wide else _usual_step(used)
-    at = 0
+    bounds: list[slice] = []
     for window in in_order:
-        part = used[at : at + window["rows"]]
-        at += window["rows"]
+        start = bounds[-1].stop if bounds else 0
+        bounds.append(slice(start, start + window["rows"]))
+        part = used[bounds[-1]]
         spans = any(b - a > GAP_STEPS * usual or b <= a for a, b in pairwise(part))
         wrong += spans or not part or abs(part[0] - window["start"].timestamp()) >= 0.01
+    if not wrong:  # else it is not sure which rows are in which window
+        log = WindowRows(used, [cells[n] for n in here], channels, files.parameters.fault_horizon_s, wide)
+        log.compare(name, [w["location"] for w in in_order], bounds, stored, findings)
     return wrong
 
 
@@ -66,16 +76,10 @@ Moment = dt.datetime | float | None
 """A local time without offset, seconds since the epoch, or nothing."""
 
 
-def _times(files: RawFiles, name: str, path: Path, source: Mapping[str, Any]) -> Iterator[Moment]:
-    for text in raw.sensor_column(name, path, source, files.encoding(name)):
-        yield moment(text)
-
-
-def _wide_times(name: str, path: Path, encoding: str, wide: Mapping[str, Any], zone: ZoneInfo) -> Iterator[Moment]:
+def _wide_times(rows: int, wide: Mapping[str, Any], zone: ZoneInfo) -> Iterator[Moment]:
     """The start of every row of a log that has no times: row length by row number."""
     (start,) = _in_zone([moment(str(wide["start"]))], zone)
-    for number, _ in enumerate(raw.wide_rows(name, path, encoding)):
-        yield start + number * float(wide["seconds_per_row"])
+    yield from (start + number * float(wide["seconds_per_row"]) for number in range(rows))
 
 
 def moment(text: str) -> Moment:

@@ -1,25 +1,28 @@
-"""The raw tables in one pass, row by row: which units they hold, which code variants were lost, which answers cut."""
+"""The raw tables in one pass, row by row: which units they hold, and whether everything made of them says the same."""
 
 from __future__ import annotations
 
 from array import array
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tasks.prompts import PromptTemplate
-from tasks.verify import data_raw as raw
-from tasks.verify import data_texts as texts
 from tasks.verify import personal
+from tasks.verify.data_answers import Answers, Said, letters, says, table_rows_of
+from tasks.verify.data_claims import CLAIMS, cut_miscounted
+from tasks.verify.data_columns import whole_prompt, without_cut_word
+from tasks.verify.data_fates import Merges, Quarantine
+from tasks.verify.data_raw import composed
 from tasks.verify.data_rows import RawFiles
-from tasks.verify.data_words import says_otherwise
-from tasks.verify.parquet_rows import Keys, key_of, keys_of, place_of
+from tasks.verify.data_told import masked_characters
+from tasks.verify.data_words import said_by, same_code, says_otherwise, text_of
+from tasks.verify.findings import Findings
+from tasks.verify.parquet_rows import Keys, keys_of, place_of
 
 Row = Mapping[str, str]
+METRIC = "samples_without_provenance"
 
 
 @dataclass(slots=True)
@@ -27,89 +30,61 @@ class Tables:
     """What one pass over the raw tables counts. `units` are the keys of their rows."""
 
     units: Keys = field(default_factory=lambda: np.zeros(0, np.uint64))
-    variants_lost: int = 0
     answer_tokens_cut: int = 0
-    saying_otherwise: int = 0
 
 
-class _Answers:
-    """What was asked and answered at each place, held as Arrow columns."""
-
-    def __init__(self, files: RawFiles) -> None:
-        held = pq.read_table(files.samples.path, columns=["prompt", "answer"])
-        self._asked: pa.ChunkedArray = held["prompt"]
-        self._texts: pa.ChunkedArray = held["answer"]
-        places = keys_of(
-            place_of(s["source"], s["location"])
-            for batch in files.samples.batches(["source", "location"])
-            for s in batch
-        )
-        self._order = np.argsort(places, kind="stable")
-        self._places = places[self._order]
-
-    def at(self, place: int) -> tuple[str, str]:
-        """All that is asked and answered there, one sample after the other; empty where there is no sample."""
-        low = np.searchsorted(self._places, np.uint64(place), side="left")
-        high = np.searchsorted(self._places, np.uint64(place), side="right")
-        found = [int(i) for i in self._order[low:high]]
-        return "".join(self._asked[i].as_py() for i in found), "".join(self._texts[i].as_py() for i in found)
-
-
-def look_at_tables(files: RawFiles, template: PromptTemplate) -> Tables:
+def look_at_tables(
+    files: RawFiles, template: PromptTemplate, answers: Answers, cut: Mapping[int, int], findings: Findings
+) -> Tables:
     """Read every raw table once. The texts of merged rows and of what they went into are held for comparison."""
     found = Tables()
-    merged = [
-        (place_of(row["source"], row["location"]), key_of(str(row["merged_into"])))
-        for batch in files.ledger.batches(["source", "location", "fate", "merged_into"])
-        for row in batch
-        if row["fate"] == "merged"
-    ]
-    needed = {key for pair in merged for key in pair}
-    held = {
-        key: {"text": p["text"]} for p in files.paragraphs if (key := place_of(p["source"], p["location"])) in needed
-    }
-    answers, units = _Answers(files), array("Q")
-    masked, cut = _masked(files), _cut(files)
-    for (source, location), row, machine in _rows(files):
-        place = place_of(source, location)
+    masked, language = masked_characters(files), str(files.spec.get("language") or "en")
+    merges, quarantine, units = Merges(files, masked), Quarantine(files), array("Q")
+    for source, location, cells, row, spec in table_rows_of(files):
+        name, place = f"{source}|{location}", place_of(source, location)
+        machine = str(spec.get("device_model") or "")
         units.append(place)
-        if place in needed:
-            held[place] = dict(row)
-        prompt, answer = answers.at(place)
-        if not answer:
+        merges.take(place, {**row, "device_model": row.get("device_model") or machine})
+        quarantine.compare(place, name, cells, findings)
+        sample = answers.at(place)
+        if sample is None:
             continue
-        said = letters(row.get("repair") or row.get("remedy") or "")
-        if said and not ends_alike(answer, said):
-            found.answer_tokens_cut += max(1, len(template.encode("", said).input_ids) - 1)
-        found.saying_otherwise += says_otherwise(row, (prompt, answer), masked[place], place in cut, machine)
+        end = letters(row.get("repair") or row.get("remedy") or "")
+        if end and not ends_alike(sample.answer, end):
+            found.answer_tokens_cut += max(1, len(template.encode("", end).input_ids) - 1)
+        wrong = _fault(row, sample, machine, masked[place], bool(cut.get(place)), language)
+        if wrong:
+            findings.add(METRIC, name, wrong)
+        elif cut.get(place) and not masked[place]:
+            whole = whole_prompt(sample.prompt, _as_field(row.get("phenomenon", "")), language)
+            wrong = cut_miscounted(cut[place], whole, sample.prompt, sample.answer, template)
+            if wrong:
+                findings.add(CLAIMS, name, wrong)
     found.units = keys_of(units)
-    for mine, kept in merged:
-        a, b = held.get(mine), held.get(kept)
-        found.variants_lost += a is not None and (b is None or texts.differs_in_code(a, b))
+    merges.judge(files, findings)
+    quarantine.compare_texts(files, findings)
     return found
 
 
-def _masked(files: RawFiles) -> Counter[int]:
-    """Characters of personal data masked in the samples of each place."""
-    found: Counter[int] = Counter()
-    for m in files.masked:
-        if m["place"] == "sample":
-            found[place_of(m["source"], m["location"])] += m["characters"]
-    return found
+def _fault(row: Row, sample: Said, machine: str, masked: int, cut: bool, language: str) -> str:
+    """What a sample says that its row does not, in words; empty where nothing is wrong."""
+    code, model = row.get("fault_type", ""), row.get("device_model", "")
+    if not says(code, sample.fault_type) and not same_code(code, sample.fault_type):
+        return f"its code is {sample.fault_type!r}, that of the row {code!r}"
+    if not says(model, sample.device_model) and not (_is_nothing(model) and says(machine, sample.device_model)):
+        return f"its machine is {sample.device_model!r}, that of the row {model or machine!r}"
+    told = text_of({**row, "fault_type": sample.fault_type})
+    said = said_by(without_cut_word(sample.prompt, language) if cut else sample.prompt, sample.answer)
+    return "it says what the row does not say, or less" if says_otherwise(told, said, masked, cut, machine) else ""
 
 
-def _cut(files: RawFiles) -> set[int]:
-    """The places whose prompts were shortened."""
-    batches = files.ledger.batches(["source", "location", "cut_tokens"])
-    return {place_of(row["source"], row["location"]) for batch in batches for row in batch if row["cut_tokens"]}
+def _as_field(cell: str) -> str:
+    """A cell as it stands in a prompt: white space of each line collapsed, lines without text left out."""
+    return composed("\n".join(line for line in (" ".join(part.split()) for part in cell.split("\n")) if line))
 
 
-def _rows(files: RawFiles) -> Iterator[tuple[tuple[str, str], Row, str]]:
-    """(place, fields, the machine that the source is about) of every row of every raw table."""
-    for name, path, source in files.files(*raw.TABLE_KINDS):
-        machine = str(source.get("device_model") or "")
-        for place, row in raw.iter_table_rows(name, path, source, files.encoding(name)):
-            yield place, row, machine
+def _is_nothing(cell: str) -> bool:
+    return says(cell, "")
 
 
 def ends_alike(answer: str, said: str) -> bool:
@@ -119,8 +94,3 @@ def ends_alike(answer: str, said: str) -> bool:
     if masked_behind:
         return tail in said
     return said.endswith(tail) if len(tail) < 4 and piece != answer else tail.endswith(said[-4:])
-
-
-def letters(text: str) -> str:
-    """Letters and digits only."""
-    return "".join(c for c in text if c.isalnum())

@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping
+from itertools import pairwise
 
 from tasks.verify import personal
 
@@ -21,8 +22,8 @@ _STEP_NUMBER = re.compile(r"^\d+\. ", re.MULTILINE)
 _ALARM_MEANING = re.compile(r"^((?:Alarm: |报警：)[^\n]*?) \([^\n]*\)$", re.MULTILINE)
 """The meaning beside the code of a work order comes from the table of codes."""
 _LABEL = re.compile(
-    r"^(?:(?:Machine|Alarm|Problem|Repair|Meaning|Cause|Remedy): |Checks:$|设备：|报警：|现象：|检查：$|维修："
-    r"|含义：|原因：|处理：|What should be checked, and how is it repaired\?$"
+    r"^(?:(?:Machine|Alarm|Problem|Repair|Meaning|Cause|Remedy|Fault): |Checks:$|设备：|报警：|现象：|检查：$|维修："
+    r"|含义：|原因：|处理：|故障：|What should be checked, and how is it repaired\?$"
     r"|应检查什么，如何维修？$|What does alarm |报警 )"
     r"|(?: mean, and what should be done\?| 是什么意思，应如何处理？)$",
     re.MULTILINE,
@@ -31,8 +32,8 @@ _MARK = re.compile(
     r"(?:step|步骤)\s*\d{1,2}|第[一二三四五六七八九十\d]+[步点项条]?|\d{1,2}(?=[)）、.．:：])|[①-⑳]|[一二三四五六七八九十](?=[)）、.．])"
     r"|\b(?:and|then|after that|afterwards|next|finally|lastly|first|second|third|fourth|fifth|sixth|seventh|eighth"
     r"|ninth|tenth)(?:ly)?\b|\b[a-h](?=\))|首先|然后|紧接着|接着|随后|之后|其次|最后|再次|[先再]"
-    r"|\b(?:problem|symptom|fault|phenomenon|check(?:s|ed)?|steps?|cause|repair(?:ed)?|solution|remedy"
-    r"|action|fix)(?=\s*[:：])"
+    r"|\b(?:problem|symptom|fault|phenomenon|complaint|check(?:s|ed)?|diagnosis|steps?|cause|repair(?:ed)?|solution"
+    r"|remedy|action|fix|done)(?=\W{0,3}[:：])"
     r"|[一-鿿]{2,6}(?=[:：])"
 )
 _NOTHING = frozenset({"无", "暂无", "空", "none", "null", "nan", "nil", "n/a"})
@@ -43,25 +44,103 @@ def tokens(text: str) -> list[str]:
     return _TOKEN.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
-def says_otherwise(row: Mapping[str, str], sample: tuple[str, str], masked: int, cut: bool, named: str) -> bool:
-    """Whether a sample adds a word to its raw row or lacks one.
-
-    `sample` is its prompt and answer. `masked` characters of personal data may be missing, words of the prompt too if
-    it was `cut`; `named` may be there besides: the machine that the source is about.
-    """
-    values = [row.get(name, "") for name in FIELDS]
-    raw = "\n".join(value for value in values if value.strip().casefold() not in _NOTHING)
-    prompt, answer = sample
+def said_by(prompt: str, answer: str) -> str:
+    """What a sample says: prompt and answer without the words of the template, marks of steps and placeholders."""
     asked, answered = _ALARM_MEANING.sub(r"\1", prompt), _STEP_NUMBER.sub("", answer)
-    said = personal.without_placeholders(_LABEL.sub("", f"{asked}\n{answered}"))
-    has, says = Counter(tokens(raw)), Counter(tokens(said))
-    if says - has - Counter(tokens(named)):
+    return _LABEL.sub("", f"{asked}\n{answered}")
+
+
+def text_of(row: Mapping[str, str]) -> str:
+    """What a raw row says in the columns that go into a sample."""
+    values = [row.get(name, "") for name in FIELDS]
+    return "\n".join(value for value in values if value.strip().casefold() not in _NOTHING)
+
+
+def says_otherwise(raw: str, said: str, masked: int, loses: bool, named: str) -> bool:
+    """Whether what a sample says adds a word to its raw text, lacks one, or has them in another order.
+
+    `masked` characters of personal data may be missing, anything if it `loses` words by a rule that says so; `named`
+    may be there besides: the machine that the source is about, a heading.
+    """
+    has, says = Counter(tokens(raw)), Counter(tokens(personal.without_placeholders(said)))
+    if says - has - Counter(tokens(named)) or _out_of_order(f"{raw}\n{named}", said):
         return True
-    if cut:
-        return False
     lost = (has - says).total()
-    if not lost:
+    if loses or not lost:
         return False
+    return lost > marks_in(raw) + masked
+
+
+def marks_in(raw: str) -> int:
+    """How many words of a raw text are marks of lists, labels and connectives, at most."""
     folded = unicodedata.normalize("NFKC", raw).casefold()
-    marks = sum(len(tokens(mark)) for text in (raw.casefold(), folded) for mark in _MARK.findall(text))
-    return lost > marks + masked
+    return sum(len(tokens(mark)) for text in (raw.casefold(), folded) for mark in _MARK.findall(text))
+
+
+def without_marks(text: str) -> str:
+    """A raw text without what may be marks of lists, labels and connectives."""
+    return _MARK.sub(" ", text.casefold())
+
+
+def _out_of_order(raw: str, said: str) -> bool:
+    """Whether two words follow each other in a line of the sample that do so nowhere in its raw text.
+
+    Rules put clauses together: what ends a clause of the raw text may be followed by what begins one.
+    """
+    follows: set[tuple[str, str]] = set()
+    ends: set[str] = set()
+    begins: set[str] = set()
+    for text in (raw, _MARK.sub("\n", raw.casefold())):
+        follows.update(pairwise(tokens(text)))
+        for clause in _CLAUSE.split(text):
+            words = tokens(clause)
+            if words:
+                begins.add(words[0])
+                ends.add(words[-1])
+    for line in personal.without_placeholders(said, "\n").split("\n"):
+        if any(not (pair in follows or (pair[0] in ends and pair[1] in begins)) for pair in pairwise(tokens(line))):
+            return True
+    return False
+
+
+def in_order(said: str, raw: str, begins: bool = False) -> bool:
+    """Whether a text has the words of a raw text in their order, all but those that placeholders stand for.
+
+    With `begins` it may end before the raw text does, and its last word may be cut.
+    """
+    words = tokens(raw)
+    pieces = [tokens(piece) for piece in personal.pieces(said)]
+    at = 0
+    for number, piece in enumerate(pieces):
+        last = number == len(pieces) - 1
+        if number == 0:
+            start = 0
+        elif last and not begins:
+            start = len(words) - len(piece)  # what is behind the last placeholder ends the text
+        else:
+            found = (i for i in range(at, len(words) - len(piece) + 1) if words[i : i + len(piece)] == piece)
+            start = next(found, -1)
+        there = words[start : start + len(piece)] if start >= at else None
+        if there != piece and not (begins and last and _cut_short(piece, there)):
+            return False
+        at = start + len(piece)
+    return begins or len(pieces) > 1 or at == len(words)
+
+
+def _cut_short(piece: list[str], there: list[str] | None) -> bool:
+    """Whether a piece ends inside a word."""
+    return bool(there) and there is not None and piece[:-1] == there[:-1] and there[-1].startswith(piece[-1])
+
+
+_CLAUSE = re.compile(r"[\s]*[,，;；。.!！?？:：、\n\t|()（）*\"“”\[\]【】]+[\s]*|\s[-–—•·]\s")
+
+
+def same_code(a: str, b: str) -> bool:
+    """Whether two texts write the same fault code: in any width and case, with or without dashes and `alarm`."""
+    return code_key(a) == code_key(b)
+
+
+def code_key(text: str) -> str:
+    """A fault code for look-ups: two that `same_code` holds for have one key."""
+    plain = re.sub(r"[\s\-_]+", "", unicodedata.normalize("NFKC", text).casefold())
+    return re.sub(r"^(?:alarm|alm|error|code|报警|代码|故障码)[.:：#]?(?=.)", "", plain)

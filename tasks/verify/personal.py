@@ -141,9 +141,14 @@ def placeholders(text: str) -> int:
     return len(_PLACEHOLDER.findall(text))
 
 
-def without_placeholders(text: str) -> str:
-    """A text with a space where personal data was masked."""
-    return _PLACEHOLDER.sub(" ", text)
+def without_placeholders(text: str, instead: str = " ") -> str:
+    """A text with a space, or something else, where personal data was masked."""
+    return _PLACEHOLDER.sub(instead, text)
+
+
+def pieces(text: str) -> list[str]:
+    """What stands between the placeholders of a text, empty pieces at its ends too."""
+    return _PLACEHOLDER.split(text)
 
 
 def end_of(text: str) -> tuple[str, bool]:

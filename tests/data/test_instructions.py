@@ -18,7 +18,7 @@ from specs.stages import Quiet
 from tasks.data.conversations import Unusable, conversation_of
 from tasks.data.reading import read_sources
 from tasks.data.records import Intake
-from tasks.verify import data_raw
+from tasks.verify import raw_instructions
 
 
 def said(*texts: str, first: str = "user") -> list[dict[str, str]]:
@@ -94,7 +94,7 @@ def test_every_record_is_accounted_for_and_the_verifier_counts_the_same_units(tm
     path = write(tmp_path / name, RECORDS)
     intake = intake_of(tmp_path, name)
     units = [*(d.unit for d in intake.drafts), *(f.unit for f in intake.fates)]
-    assert sorted(u.location for u in units) == sorted(data_raw.record_locations(path, "utf-8"))
+    assert sorted(u.location for u in units) == sorted(raw_instructions.record_locations(path, "utf-8"))
     assert [d.unit.location for d in intake.drafts] == ["record 1#1", "record 1#2", "#2", "#3"]
     reasons = [f.reason for f in intake.fates]
     assert reasons[:9] == [*UNUSABLE, "damaged_text"]
@@ -109,7 +109,7 @@ def test_parquet_is_read_with_its_nested_messages(tmp_path: Path):
     intake = intake_of(tmp_path, "a.parquet")
     assert [d.plain for d in intake.drafts] == ["c d", "g h", "z w"]
     places = [d.unit.location for d in intake.drafts]
-    assert places == list(data_raw.record_locations(tmp_path / "a.parquet", "parquet"))
+    assert places == list(raw_instructions.record_locations(tmp_path / "a.parquet", "parquet"))
     share = [{"instruction": "Explain it", "input": None, "output": "So it is."}]
     pq.write_table(pa.Table.from_pylist(share), tmp_path / "b.parquet")
     assert [d.prompt for d in intake_of(tmp_path, "b.parquet").drafts] == ["Explain it"]

@@ -1,0 +1,92 @@
+"""What the artifacts claim of themselves, held against each other and the raw files: cuts, lengths, sides, figures."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+
+from tasks.prompts import PromptTemplate
+from tasks.verify.data_answers import Answers
+from tasks.verify.data_rows import RawFiles
+from tasks.verify.findings import Findings
+from tasks.verify.parquet_rows import place_of
+
+CLAIMS = "claims_unfounded"
+
+
+def cuts_of(files: RawFiles) -> dict[int, int]:
+    """Tokens that are said to be cut from the prompt, by place."""
+    batches = files.ledger.batches(["source", "location", "cut_tokens"])
+    return {
+        place_of(r["source"], r["location"]): r["cut_tokens"] for batch in batches for r in batch if r["cut_tokens"]
+    }
+
+
+def cuts_unfounded(
+    files: RawFiles, template: PromptTemplate, answers: Answers, cut: Mapping[int, int], findings: Findings
+) -> None:
+    """Cuts that no rule allows: only prompts are shortened, under `truncate_prompt`, to the limit and no further."""
+    limit = files.parameters.max_length
+    allowed = files.parameters.over_long == "truncate_prompt" and limit is not None
+    for batch in files.ledger.batches(["source", "location", "fate", "cut_tokens"]) if cut else ():
+        for row in batch:
+            if not row["cut_tokens"]:
+                continue
+            name = f"{row['source']}|{row['location']}"
+            said = answers.at(place_of(row["source"], row["location"]))
+            if not allowed or limit is None:
+                findings.add(CLAIMS, name, "tokens said to be cut, and the parameters allow no cut")
+            elif row["cut_tokens"] < 0 or said is None or not said.prompt:
+                findings.add(CLAIMS, name, "tokens said to be cut where there is no prompt to cut")
+            elif not limit - _STEP <= len(template.encode(said.prompt, said.answer).input_ids) <= limit:
+                findings.add(CLAIMS, name, f"said to be cut, and not as long as the limit of {limit} tokens")
+
+
+_STEP = 8
+"""Tokens that the last character before the cut can be at most: a prompt is cut between characters."""
+
+
+def look_at_sides(files: RawFiles, findings: Findings) -> None:
+    """Components on both sides of the split, samples in a bucket that is not theirs, figures told of them."""
+    sides: dict[int, str] = {}
+    astride: set[int] = set()
+    count: Counter[str] = Counter()
+    edges = json.loads((files.samples.path.parent / "buckets.json").read_bytes())["edges"]
+    for batch in files.samples.batches(["source", "location", "split", "component", "bucket", "n_tokens"]):
+        for s in batch:
+            count[s["split"]] += 1
+            name, bucket = f"{s['source']}|{s['location']}", s["bucket"]
+            if sides.setdefault(s["component"], s["split"]) != s["split"] and s["component"] not in astride:
+                astride.add(s["component"])
+                findings.add(CLAIMS, name, "samples that resemble it are on the other side of the split")
+            below = edges[bucket - 1] if 0 < bucket <= len(edges) else 0
+            if not 0 <= bucket < len(edges) or not below < s["n_tokens"] <= edges[bucket]:
+                findings.add(CLAIMS, name, f"{s['n_tokens']} tokens in bucket {bucket}")
+    _figures_told(files, count, findings)
+
+
+def _figures_told(files: RawFiles, count: Counter[str], findings: Findings) -> None:
+    """`summary.json` against the tables that it sums up: what the report shows."""
+    path = files.samples.path.parent / "summary.json"
+    if not path.is_file():
+        return
+    told = json.loads(path.read_bytes())
+    fates: dict[str, Counter[str]] = {}
+    for batch in files.ledger.batches(["source", "fate"]):
+        for row in batch:
+            fates.setdefault(row["source"], Counter())[row["fate"]] += 1
+    pairs = [
+        ("samples", told.get("samples"), {"train": count["train"], "eval": count["eval"]}),
+        ("review_pairs", told.get("review_pairs"), len(files.review)),
+        ("sources", {s: +Counter(f) for s, f in (told.get("sources") or {}).items()}, fates),
+    ]
+    for name, said, is_so in pairs:
+        if said is not None and said != is_so:
+            findings.add(CLAIMS, "summary.json", f"{name} is not what the tables hold")
+
+
+def cut_miscounted(claimed: int, whole: str, left: str, answer: str, template: PromptTemplate) -> str:
+    """Whether more or fewer tokens were cut from a prompt than is said, in words: both tokenised again."""
+    before, after = (len(template.encode(prompt, answer).input_ids) for prompt in (whole, left))
+    return "" if before - after == claimed else f"{claimed} tokens said to be cut, and {before - after} are"

@@ -1,0 +1,125 @@
+"""The records of instruction files read again: where each answer is, and what is asked and answered there."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tasks.verify.data_raw import decode_again, raw_bytes
+from tasks.verify.raw_sheets import ending
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One answer of a file. `said` is everything before it, in order; both are empty where a record is none.
+
+    `raw` is the text of the record.
+    """
+
+    location: str
+    said: str
+    answer: str
+    raw: str
+    several: bool = False
+
+
+def record_locations(path: Path, encoding: str) -> Iterator[str]:
+    """Where every unit of an instruction file is: `#N`, or `record N#turn` for each answer of several."""
+    return (turn.location for turn in turns_of(path, encoding))
+
+
+def turns_of(path: Path, encoding: str) -> Iterator[Turn]:
+    """Every unit of an instruction file, in order."""
+    for number, (raw, record) in enumerate(_records(path, encoding), start=1):
+        system, pairs = _conversation(record) or ("", [])
+        before = [system] if system else []
+        for turn, (question, answer) in enumerate(pairs, start=1):
+            location = f"record {number}#{turn}" if len(pairs) > 1 else f"#{number}"
+            yield Turn(location, "\n".join([*before, question]), answer, raw, len(pairs) > 1)
+            before += [question, answer]
+        if not pairs:
+            yield Turn(f"#{number}", "", "", raw)
+
+
+def _records(path: Path, encoding: str) -> Iterator[tuple[str, Any]]:
+    if ending(path.name) == "parquet":
+        import polars as pl
+
+        for record in pl.scan_parquet(path).collect().iter_rows(named=True):
+            yield json.dumps(record, ensure_ascii=False, default=str), record
+        return
+    text, _ = decode_again(raw_bytes(path), encoding)
+    if ending(path.name) == "json":
+        whole = json.loads(text)
+        inside = [v for v in whole.values() if isinstance(v, list)] if isinstance(whole, dict) else [whole]
+        chosen = next(v for v in inside if (v and any(isinstance(item, dict) for item in v)) or v is whole)
+        yield from ((json.dumps(record, ensure_ascii=False), record) for record in chosen)
+        return
+    for line in text.split("\n"):
+        if line.strip():
+            try:
+                yield line, json.loads(line)
+            except (ValueError, RecursionError):
+                yield line, None
+
+
+def _conversation(record: Any) -> tuple[str, list[tuple[str, str]]] | None:
+    """(system text, questions with answers) of a well-formed conversation; None for whatever else a record is."""
+    if not isinstance(record, dict):
+        return None
+    said = record.get("messages") if record.get("messages") is not None else record.get("conversations")
+    if said is None:
+        return _alpaca(record)
+    if not isinstance(said, list) or not all(isinstance(turn, dict) for turn in said):
+        return None
+    order = "".join(_PART.get(str(t.get("role") or t.get("from")).lower(), "?") for t in said)
+    contents = [t.get("content") if t.get("content") is not None else t.get("value") for t in said]
+    if any(t.get("tool_calls") for t in said) or not all(map(_is_text, [*contents, record.get("system")])):
+        return None
+    if not re.fullmatch(r"s*((?:qa)+)q?", order) or _LONE.search(json.dumps(contents, ensure_ascii=False)):
+        return None
+    texts = [_text(content) for content in contents]
+    system = "\n".join(filter(None, [_text(record.get("system")), *texts[: order.count("s")]]))
+    kept = texts[order.count("s") :]
+    pairs = [(kept[i], kept[i + 1]) for i in range(0, 2 * (len(kept) // 2), 2)]
+    return (system, pairs) if all(q and a for q, a in pairs) else None
+
+
+def _alpaca(record: dict[str, Any]) -> tuple[str, list[tuple[str, str]]] | None:
+    before = record.get("history") or []
+    if "instruction" not in record or "output" not in record:
+        return None
+    if not isinstance(before, list) or not all(isinstance(p, list) and len(p) == 2 for p in before):
+        return None
+    parts = [record.get(name) for name in ("system", "instruction", "input", "output")]
+    if not all(map(_is_text, [*parts, *(part for pair in before for part in pair)])):
+        return None
+    system, asked, more, answer = map(_text, parts)
+    pairs = [*((_text(q), _text(a)) for q, a in before), ("\n".join(filter(None, [asked, more])), answer)]
+    if not all(q and a for q, a in pairs) or _LONE.search(json.dumps([system, *pairs], ensure_ascii=False)):
+        return None
+    return system, pairs
+
+
+_PART = {
+    **dict.fromkeys(("user", "human", "prompter", "question"), "q"),
+    **dict.fromkeys(("assistant", "gpt", "bot", "model", "chatgpt", "answer"), "a"),
+    **dict.fromkeys(("system", "developer"), "s"),
+}
+_LONE = re.compile("[\ud800-\udfff]")
+
+
+def _is_text(content: Any) -> bool:
+    if isinstance(content, list):
+        return all(isinstance(p, dict) and p.get("type") == "text" and isinstance(p.get("text"), str) for p in content)
+    return not isinstance(content, dict)
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, list):
+        return "\n".join(str(part["text"]) for part in content).strip()
+    return "" if content is None else str(content).strip()

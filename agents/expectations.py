@@ -18,7 +18,6 @@ from agents.facts import (
 from agents.reason_texts import text
 from agents.siblings import dry_run_model
 from agents.training_rules import planned_steps
-from specs.metrics import STAGES
 from specs.parameters import TrainingConfiguration
 from specs.proposals import Expectation
 
@@ -47,7 +46,7 @@ def _remembered(context: ProposerContext, stage: str, expectation: Expectation) 
         actual = entry.get("actual")
         if (entry.get("stage"), entry.get("metric")) != (stage, expectation.metric) or actual is None:
             continue
-        if entry.get("known", []) != [s for s in STAGES if s in context.evidence]:
+        if entry.get("known", []) != [s for s in spec.graph.ancestors(stage) if s in context.evidence]:
             continue
         same = (entry.get("base_model"), entry.get("method")) == (spec.base_model, spec.method)
         if expectation.unit in _OF_THE_MODEL and not same:
@@ -68,8 +67,8 @@ def _data(context: ProposerContext, parameters: dict[str, Any]) -> list[Expectat
     language = context.spec.language
     rows = source_rows(context)
     if rows == 0:
-    read = context.survey.get("rows") if context.survey.get("complete") else None
         return []
+    read = context.survey.get("rows") if context.survey.get("complete") else None
     facts = data_facts(context)
     samples = facts.train + facts.evaluation
     evaluation = min(samples, max(1, round(samples * float(parameters["eval_share"]))))

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from flows.ledger import Ledger
+from flows.rehearsing import is_rehearsal
 from flows.reviewing import approved_proposals, evidence_of
 from flows.state import fold
 from flows.workspace import Workspace, frozen_spec
 from specs.errors import GatewrightError
-from specs.metrics import STAGES
 from specs.project import Project
 from specs.proposals import Expectation, Proposal
 from specs.results import Evidence
@@ -31,6 +31,8 @@ def earlier_results(ledger: Ledger, workspace: Workspace, project: str) -> list[
             continue
         try:
             state = fold(ledger.events(row.run))
+            if is_rehearsal(state):  # its times say nothing of a run in earnest
+                continue
             evidence = evidence_of(other, state)
             entries = results_of(row.run, frozen_spec(other), approved_proposals(other, state), evidence)
         except GatewrightError:
@@ -50,9 +52,10 @@ def results_of(
     made: list[tuple[str, list[str], Iterable[Expectation]]] = []
     for stage in sheet.stages if sheet else []:
         made.append((stage.name, [], stage.expected))
-    for position, name in enumerate(STAGES):
-        if position and name in proposals:
-            made.append((name, list(STAGES[:position]), proposals[name].expected))
+    graph = spec.graph
+    for name in graph.stages[1:]:
+        if name in proposals:
+            made.append((name, list(graph.ancestors(name)), proposals[name].expected))
     entries = []
     for name, known, expectations in made:
         metrics = evidence[name].metrics if name in evidence else {}

@@ -15,25 +15,40 @@ from agents.proposer import make_proposer
 from flows import gatefiles, runner
 from flows.entitled import require_entitled
 from flows.ledger import Lease, Ledger
+from flows.ledger.chain import timestamp
 from flows.ledger.lease import beating
+from flows.ledger.store import MovedError
+from flows.opening import gate_document
 from flows.proposing import memory_of, model_of, proposer_context
-from flows.reviewing import approved_proposals, evidence_of, read_evidence
+from flows.rehearsing import finished_record
+from flows.reviewing import approved_proposals, evidence_of
 from flows.session import Session, session_of
+from flows.sheets import with_sheet_file
 from flows.state import RunState, fold
-from flows.steps import Done, NextStep, OpenGate, Propose, RecordVerdicts, Rejected, Release, RunStage, next_step
-from flows.workspace import Workspace, code_version, frozen_spec, ledger_url, live_spec
+from flows.steps import (
+    Done,
+    HandOut,
+    NextStep,
+    OpenGate,
+    Propose,
+    RecordVerdicts,
+    Rejected,
+    Release,
+    RunStage,
+    next_steps,
+)
+from flows.workspace import Workspace, frozen_spec, ledger_url, live_spec
 from specs import events
 from specs.canonical import canonical_bytes, sha256_bytes, sha256_file
-from specs.criteria import blocked
-from specs.decisions import GateDocument
 from specs.errors import GatewrightError, InputError, Refused, Stopped
 from specs.files import write_json
 from specs.project import Project
 from specs.proposals import Expectation, Proposal, blocking_findings
 from specs.results import Evidence
 from specs.secrets import redacted
+from specs.stages import Handed, Progress
 from tasks.models.resolve import ResolvedModel
-from tasks.registry import DEFINITIONS
+from tasks.registry import definition
 
 ACTOR = "gatewright"
 
@@ -57,9 +72,10 @@ class Engine:
         """The run as the ledger has it now."""
         return fold(self.ledger.events(self.workspace.run))
 
-    def next(self) -> NextStep:
-        """What to do now."""
-        return next_step(self.state, retry=not self.session.anew)
+    @property
+    def steps(self) -> list[NextStep]:
+        """Everything that is due now, what waits for people among it."""
+        return next_steps(self.state, retry=not self.session.anew)
 
     @cached_property
     def model(self) -> ResolvedModel:
@@ -93,7 +109,8 @@ class Engine:
         feedback = step.feedback.words if step.feedback else ""
         context = proposer_context(self.workspace, self.spec, self.state, step.gate, step.round, feedback, self.ledger)
         outcome = make_proposer(self.live_spec, memory_of(self.workspace, self.spec)).consider(context)
-        digest = gatefiles.store_proposal(self.workspace.folder, outcome.proposal)
+        proposal = with_sheet_file(self.workspace, outcome.proposal, context)
+        digest = gatefiles.store_proposal(self.workspace.folder, proposal)
         if outcome.transcript is not None:
             path = self.workspace.folder / "transcripts" / f"{outcome.transcript.sha256}.json"
             write_json(path, outcome.transcript)
@@ -113,51 +130,36 @@ class Engine:
         )
 
     def open_gate(self, step: OpenGate) -> None:
-        """Write what the person will be shown, then record that the gate is open."""
-        state = self.state
-        finished = state.finished(step.gate)
-        document = self._gate_document(step, state)
-        digest = gatefiles.write_gate(self.workspace.folder, document)
+        """Write what the person will be shown, then record that the gate is open.
+
+        What the gate shows names the event before it. Where stages run side by side, or another gate is decided
+        meanwhile, that may no longer be the newest one: then it is written again.
+        """
         findings = blocking_findings(gatefiles.load_proposal(self.workspace.folder, step.proposal))
-        is_blocked = bool(findings) or (finished is not None and blocked(finished.verdicts or ()))
-        self.ledger.open_gate(
-            self.workspace.run,
-            events.GateOpened(gate=step.gate, round=step.round, digest=digest, blocked=is_blocked, findings=findings),
-            fence=self.lease.fence,
-        )
+        while step in self.steps:
+            state = self.state
+            document = gate_document(self.workspace, self.spec, state, step, self.model.sha256)
+            opened = events.GateOpened(
+                gate=step.gate,
+                round=step.round,
+                digest=gatefiles.write_gate(self.workspace.folder, document),
+                blocked=bool(findings) or state.blocked(step.gate),
+                findings=findings,
+            )
+            try:
+                self.ledger.open_gate(self.workspace.run, opened, fence=self.lease.fence, after=state.head)
+                return
+            except MovedError:
+                continue
 
-    def _gate_document(self, step: OpenGate, state: RunState) -> GateDocument:
-        finished = state.finished(step.gate)
-        evidence = report = report_html = None
-        plots: dict[str, str] = {}
-        inputs = runner.raw_digests(self.workspace, self.spec)
-        if finished is not None:
-            folder = self.workspace.attempt(finished.stage, finished.number)
-            evidence, report = sha256_file(folder / "evidence.json"), sha256_file(folder / "report.md")
-            report_html = sha256_file(folder / "report.html")
-            plots = {p.name: sha256_file(p) for p in sorted((folder / "plots").iterdir())}
-            inputs = read_evidence(self.workspace, finished).inputs
-        return GateDocument(
-            run=self.workspace.run,
-            gate=step.gate,
-            round=step.round,
-            finished_stage=finished.stage if finished else None,
-            finished_attempt=finished.number if finished else None,
-            evidence=evidence,
-            report=report,
-            report_html=report_html,
-            plots=plots,
-            proposal=step.proposal,
-            inputs=inputs,
-            base_model=self.model.sha256,
-            code=code_version(),
-            spec=sha256_file(self.workspace.folder / "spec.json"),
-            policy=sha256_file(self.workspace.folder / "policy.json"),
-            identity=state.created.identity if state.created else "",
-            after=state.head or None,
-        )
+    def hand_out(self, step: HandOut) -> None:
+        """Write what a person needs for the work of a stage, then record that it was handed out."""
+        require_entitled(self.ledger, self.workspace)
+        order = self._order(step.stage, 1)
+        files = runner.hand_out(order, self.workspace.handed_out(step.stage, step.round), self.session.progress)
+        self.append(events.WorkHandedOut(stage=step.stage, round=step.round, files=files))
 
-    def run_stage(self, step: RunStage) -> None:
+    def run_stage(self, step: RunStage, progress: Progress | None = None) -> None:
         """Run an attempt, or adopt one that a crash left published without its record."""
         stage, number = step.stage, step.attempt
         require_entitled(self.ledger, self.workspace)
@@ -181,7 +183,7 @@ class Engine:
         self.append(reserved, events.InputsHashed(stage=stage, attempt=number, moment="before", inputs=digests))
         try:
             runner.require_as_shown(order, digests)
-            runner.run_attempt(order, self.session.progress, self._published, self.lease.check)
+            runner.run_attempt(order, progress or self.session.progress, self._published, self.lease.check)
         except Stopped:
             raise
         except Exception as error:
@@ -207,6 +209,7 @@ class Engine:
     def _order(self, stage: str, number: int) -> runner.Order:
         state = self.state
         approval = state.approvals[stage]
+        about = definition(self.spec, stage)
         return runner.Order(
             workspace=self.workspace,
             spec=self.spec,
@@ -216,9 +219,25 @@ class Engine:
             gate_document=gatefiles.gate_bytes(
                 self.workspace.folder, approval.name, approval.round, approval.digest if approval.amendments else ""
             ),
-            inputs={name: self.attempt_folder(name, state) for name in DEFINITIONS[stage].inputs},
-            model=self.model if DEFINITIONS[stage].needs_model else None,
+            inputs={asked: self.attempt_folder(given, state) for asked, given in about.inputs.items()},
+            model=self.model if about.needs_model else None,
             expected=self._expected(stage, state),
+            handed=self._handed(state, stage, approval.round),
+        )
+
+    def _handed(self, state: RunState, stage: str, round: int) -> Handed | None:
+        """The work that a person handed in for a stage; None where none is due."""
+        came = state.handed_in.get((stage, round))
+        if came is None:
+            return None
+        return Handed(
+            sheet_dir=self.workspace.handed_out(stage, round),
+            files=state.handed_out[stage, round].files,
+            path=self.workspace.handed_in(came.work.sha256),
+            sha256=came.work.sha256,
+            author=came.actor,
+            authentication=came.work.authentication,
+            at=timestamp(came.at),
         )
 
     def _expected(self, stage: str, state: RunState) -> list[Expectation]:
@@ -238,7 +257,7 @@ class Engine:
         if step.recorded:
             return
         if isinstance(step, Done):
-            self.append(events.RunFinished())
+            self.append(finished_record(self.workspace, self.state))
             return
         decision = step.gate.decision
         comment = decision.comment if decision else "nobody decided in time"

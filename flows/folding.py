@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal
 
-from specs.criteria import Verdict
+from specs.criteria import Verdict, blocked
 from specs.decisions import Decision
 from specs.events import (
     ApprovalRecorded,
@@ -31,15 +31,18 @@ from specs.events import (
     RunFinished,
     RunRejected,
     RunStopped,
+    RunWaits,
     StageSuperseded,
     UnknownEvent,
     VerdictsRecorded,
+    WorkHandedIn,
+    WorkHandedOut,
 )
 from specs.proposals import Finding
+from specs.stage_graph import RELEASE, StageGraph
 
 State = Literal["running", "waiting", "decided", "failed", "rejected", "stopped", "finished"]
 AttemptState = Literal["reserved", "published", "failed", "abandoned", "superseded"]
-RELEASE = "release"
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,10 @@ class Said:
 
 @dataclass(frozen=True)
 class Gate:
-    """One round of one gate; `decision` is None while it waits. `digest` is of what it shows now, edits included."""
+    """One round of one gate; `decision` is None while it waits. `digest` is of what it shows now, edits included.
+
+    `withdrawn`: a rework at another gate does again what this one rests on.
+    """
 
     name: str
     round: int
@@ -80,6 +86,7 @@ class Gate:
     approvals: tuple[Said, ...] = ()
     amendments: tuple[Said, ...] = ()
     expired_at: datetime | None = None
+    withdrawn: bool = False
 
     @property
     def editors(self) -> tuple[str, ...]:
@@ -94,7 +101,16 @@ class Gate:
     @property
     def closed(self) -> bool:
         """Whether nothing can be decided here any more."""
-        return self.decision is not None or self.expired_at is not None
+        return self.decision is not None or self.expired_at is not None or self.withdrawn
+
+
+@dataclass(frozen=True)
+class HandedIn:
+    """The work that a person handed in for a stage."""
+
+    work: WorkHandedIn
+    actor: str
+    at: datetime
 
 
 @dataclass(frozen=True)
@@ -123,7 +139,7 @@ def _as_asked(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Goal:
-    """The gate that the run is heading for or stands at."""
+    """A gate that the run is heading for or stands at. A line has one at a time."""
 
     gate: str
     round: int
@@ -137,15 +153,17 @@ class RunState:
     run: str = ""
     created: RunCreated | None = None
     created_at: datetime | None = None
-    stages: tuple[str, ...] = ()
+    graph: StageGraph = field(default_factory=lambda: StageGraph.line(()))
     state: State = "running"
     stage: str = ""
     attempts: dict[str, list[Attempt]] = field(default_factory=dict)
     gates: dict[tuple[str, int], Gate] = field(default_factory=dict)
     proposals: dict[tuple[str, int], str] = field(default_factory=dict)
     approvals: dict[str, Gate] = field(default_factory=dict)
-    goal: Goal = Goal("", 1)
-    gate: Gate | None = None
+    goals: dict[str, Goal] = field(default_factory=dict)
+    newest_gate: Gate | None = None
+    handed_out: dict[tuple[str, int], WorkHandedOut] = field(default_factory=dict)
+    handed_in: dict[tuple[str, int], HandedIn] = field(default_factory=dict)
     flow_runs: list[str] = field(default_factory=list)
     fence: int = 0
     owner: str = ""
@@ -162,21 +180,58 @@ class RunState:
         return self.flow_runs[-1] if self.flow_runs else None
 
     @property
+    def stages(self) -> tuple[str, ...]:
+        """The stages in the order of their folders."""
+        return self.graph.stages
+
+    @property
     def order(self) -> tuple[str, ...]:
         """The gates in order: one before each stage, then the release gate."""
-        return (*self.stages, RELEASE)
+        return self.graph.order
+
+    @property
+    def goal(self) -> Goal:
+        """The first gate that the run is heading for."""
+        return next((self.goals[gate] for gate in self.order if gate in self.goals), Goal("", 1))
+
+    @property
+    def open_gates(self) -> list[Gate]:
+        """The gates that wait for a decision, in order."""
+        waiting = [gate for gate in self.gates.values() if not gate.closed]
+        return sorted(waiting, key=lambda gate: self.order.index(gate.name) if gate.name in self.order else -1)
+
+    @property
+    def gate(self) -> Gate | None:
+        """The first gate that waits for a decision; while none does, the one that opened last."""
+        return next(iter(self.open_gates), self.newest_gate)
+
+    @property
+    def by_person(self) -> Collection[str]:
+        """The stages that wait for a person's work."""
+        return self.created.by_person if self.created else ()
 
     def current(self, stage: str) -> Attempt | None:
         """The newest attempt of a stage that still counts."""
         return next((a for a in reversed(self.attempts.get(stage, [])) if a.state != "superseded"), None)
 
     def finished(self, gate: str) -> Attempt | None:
-        """The published attempt of the stage before a gate; None at the first gate."""
-        order = self.order
-        if gate not in order or order.index(gate) == 0:
-            return None
-        attempt = self.current(order[order.index(gate) - 1])
-        return attempt if attempt and attempt.state == "published" else None
+        """The published attempt of the stage before a gate, of several the first; None at the first gate."""
+        return next(iter(self.all_finished(gate)), None)
+
+    def all_finished(self, gate: str) -> list[Attempt]:
+        """The published attempts of the stages directly before a gate, in order; those that failed come first."""
+        found = [self.current(stage) for stage in self.graph.before.get(gate, ())]
+        published = [a for a in found if a is not None and a.state == "published"]
+        return sorted(published, key=lambda a: not blocked(a.verdicts or ()))
+
+    def blocked(self, gate: str) -> bool:
+        """Whether a blocking criterion failed in a stage directly before a gate."""
+        return any(blocked(a.verdicts or ()) for a in self.all_finished(gate))
+
+    def done(self, stage: str) -> bool:
+        """Whether a stage has an attempt that counts, with its verdicts."""
+        attempt = self.current(stage)
+        return attempt is not None and attempt.state == "published" and attempt.verdicts is not None
 
     def inputs(self, stages: Sequence[str]) -> dict[str, Attempt]:
         """The published attempts of the named stages."""
@@ -206,9 +261,13 @@ def moved(state: State, payload: Payload) -> State:
             return "finished"
         case RunRejected() | RunClosed() | GateExpired():
             return "rejected"
+        case _ if state == "rejected":
+            return state  # what ran beside the rejected gate may still end
         case DecisionRecorded():
             return "rejected" if payload.decision.choice == "reject" else "decided"
-        case GateOpened():
+        case WorkHandedIn():
+            return "decided"
+        case GateOpened() | WorkHandedOut() | RunWaits():
             return "waiting"
         case AttemptFailed():
             return "failed"
@@ -230,6 +289,8 @@ def stage_after(stage: str, payload: Payload) -> str:
             return payload.stage
         case ProposalMade() | GateOpened():
             return payload.gate
+        case WorkHandedOut() | WorkHandedIn():
+            return payload.stage
         case ReleasePublished():
             return RELEASE
     return stage
@@ -257,14 +318,18 @@ def _apply(state: RunState, event: Event, payload: Payload) -> None:
     match payload:
         case RunCreated():
             state.created, state.created_at = payload, event.at
-            state.stages = tuple(s for s in payload.stages if s != RELEASE)
-            state.goal = Goal(state.order[0], 1)
+            state.graph = StageGraph.recorded(payload.stages, payload.edges)
+            state.goals = {gate: Goal(gate, 1) for gate in state.order if not state.graph.before[gate]}
         case ProposalMade():
             _propose(state, payload)
         case GateOpened():
             found = tuple(payload.findings or ())
             gate = Gate(payload.gate, payload.round, payload.digest, event.at, payload.blocked, found)
-            state.gate = state.gates[gate.name, gate.round] = gate
+            state.newest_gate = state.gates[gate.name, gate.round] = gate
+        case WorkHandedOut():
+            state.handed_out[payload.stage, payload.round] = payload
+        case WorkHandedIn():
+            state.handed_in[payload.stage, payload.round] = HandedIn(payload, event.actor, event.at)
         case ApprovalRecorded() | GateAmended():
             _say(state, payload, event.at)
         case GateExpired():
@@ -293,14 +358,15 @@ def _propose(state: RunState, made: ProposalMade) -> None:
     attempt = state.current(made.gate)
     if attempt is not None and attempt.state == "failed":
         # The stage that failed is proposed anew: its old approval no longer runs anything.
-        state.goal = Goal(made.gate, made.round)
+        state.goals[made.gate] = Goal(made.gate, made.round)
         state.approvals.pop(made.gate, None)
 
 
 def _keep(state: RunState, gate: Gate) -> None:
     state.gates[gate.name, gate.round] = gate
-    if state.gate and (state.gate.name, state.gate.round) == (gate.name, gate.round):
-        state.gate = gate
+    newest = state.newest_gate
+    if newest and (newest.name, newest.round) == (gate.name, gate.round):
+        state.newest_gate = gate
 
 
 def _say(state: RunState, payload: ApprovalRecorded | GateAmended, at: datetime) -> None:
@@ -338,25 +404,31 @@ def _decide(state: RunState, decision: Decision, at: datetime) -> None:
         target = rework_target(state, gate, decision.rework_stage)
         for stage, last in _obsolete(state, target).items():
             _supersede(state, stage, last)
-        for later in state.order[state.order.index(target) :]:
+        again = state.graph.from_on(target)
+        for later in again:
             state.approvals.pop(later, None)
+            state.goals.pop(later, None)
+        for other in [g for g in state.gates.values() if g.name in again and not g.closed]:
+            _keep(state, replace(other, withdrawn=True))  # what it rests on is done again
         requests = tuple(sorted(decision.requests.items()))
         feedback = Feedback(gate.name, gate.round, decision.actor, decision.comment, requests)
-        state.goal = Goal(target, state.last_round(target) + 1, feedback)
+        state.goals[target] = Goal(target, state.last_round(target) + 1, feedback)
 
 
 def rework_target(state: RunState, gate: Gate, stage: str | None) -> str:
     """The gate that a rework leads to: the named stage's, else the finished one's if it failed a blocking criterion."""
     if stage in state.order:
         return stage
-    order = state.order
-    index = order.index(gate.name) if gate.name in order else 0
-    return order[index - 1] if gate.blocked and index > 0 else order[index]
+    before = state.graph.before.get(gate.name, ())
+    if gate.name not in state.order:
+        return state.order[0]
+    if not (gate.blocked and before):
+        return gate.name
+    return next((a.stage for a in state.all_finished(gate.name)), before[0])
 
 
 def _obsolete(state: RunState, target: str) -> dict[str, int]:
-    later = state.order[state.order.index(target) :]
-    return {s: state.attempts[s][-1].number for s in later if state.attempts.get(s)}
+    return {s: state.attempts[s][-1].number for s in state.graph.from_on(target) if state.attempts.get(s)}
 
 
 def superseded_by(state: RunState, decision: Decision) -> StageSuperseded | None:
@@ -398,5 +470,13 @@ def _attempt(
             attempt = replace(attempt, verdicts=tuple(payload.verdicts))
     known[index] = attempt
     if attempt.state == "published" and attempt.verdicts is not None and payload.stage in state.stages:
-        following = state.order[state.order.index(payload.stage) + 1]
-        state.goal = Goal(following, state.last_round(following) + 1)
+        _done(state, payload.stage)
+
+
+def _done(state: RunState, stage: str) -> None:
+    """A stage is done: the run heads for every gate that waited for it alone, unless it is there already."""
+    state.goals.pop(stage, None)
+    for gate in state.graph.after(stage):
+        reached = gate in state.goals or gate in state.approvals or state.current(gate) is not None
+        if not reached and all(state.done(s) for s in state.graph.before[gate]):
+            state.goals[gate] = Goal(gate, state.last_round(gate) + 1)

@@ -13,27 +13,33 @@ from pydantic import ValidationError
 
 from flows.workspace import numbered
 from specs.canonical import canonical_bytes, sha256_bytes, sha256_file
-from specs.decisions import GateDocument
+from specs.decisions import FinishedDocument, GateDocument
 from specs.errors import InputError
 from specs.files import write_bytes
 from specs.proposals import Proposal
 
-_RESTORE = "restore it from a backup, or end the run with `gatewright reject`"
+RESTORE = "restore it from a backup, or end the run with `gatewright reject`"
+"""The way out where something that a gate showed is gone."""
 
 
 def gate_folder(run_dir: Path, gate: str, round: int) -> Path:
     """Where one round of a gate lies."""
-    return run_dir / "gates" / numbered(gate) / f"{round:03d}"
+    return run_dir / "gates" / numbered(run_dir, gate) / f"{round:03d}"
 
 
 def attempt_folder(run_dir: Path, stage: str, attempt: int) -> Path:
     """Where a published attempt lies."""
-    return run_dir / numbered(stage) / f"{attempt:03d}"
+    return run_dir / numbered(run_dir, stage) / f"{attempt:03d}"
 
 
 def proposal_path(run_dir: Path, digest: str) -> Path:
     """Where a proposal lies, by the digest of its bytes."""
     return run_dir / "proposals" / f"{digest}.json"
+
+
+def sheet_path(run_dir: Path, digest: str) -> Path:
+    """Where the task_sheet.yaml lies that a proposal was made with, by the digest of its bytes."""
+    return run_dir / "proposals" / f"{digest}.yaml"
 
 
 def store_proposal(run_dir: Path, proposal: Proposal) -> str:
@@ -50,10 +56,10 @@ def load_proposal(run_dir: Path, digest: str) -> Proposal:
     """The proposal of a digest. Raises `InputError` when its file is gone or was changed."""
     path = proposal_path(run_dir, digest)
     if not path.is_file():
-        raise InputError(f"{path} is missing", _RESTORE)
+        raise InputError(f"{path} is missing", RESTORE)
     data = path.read_bytes()
     if sha256_bytes(data) != digest:
-        raise InputError(f"{path} was changed: it no longer hashes to its name", _RESTORE)
+        raise InputError(f"{path} was changed: it no longer hashes to its name", RESTORE)
     return Proposal.model_validate_json(data)
 
 
@@ -85,7 +91,7 @@ def gate_bytes(run_dir: Path, gate: str, round: int, amended: str = "") -> bytes
     """The stored bytes of `gate.json`. Raises `InputError` when it is gone."""
     path = gate_path(run_dir, gate, round, amended)
     if not path.is_file():
-        raise InputError(f"{path} is missing", _RESTORE)
+        raise InputError(f"{path} is missing", RESTORE)
     return path.read_bytes()
 
 
@@ -95,7 +101,7 @@ def read_gate(run_dir: Path, gate: str, round: int, amended: str = "") -> GateDo
         return GateDocument.model_validate_json(gate_bytes(run_dir, gate, round, amended))
     except ValidationError as error:
         path = gate_path(run_dir, gate, round, amended)
-        raise InputError(f"{path} was changed: it is no gate document", _RESTORE) from error
+        raise InputError(f"{path} was changed: it is no gate document", RESTORE) from error
 
 
 def shown(run_dir: Path, document: GateDocument) -> dict[str, str]:
@@ -106,19 +112,23 @@ def shown(run_dir: Path, document: GateDocument) -> dict[str, str]:
         "spec.json": document.spec,
         "policy.json": document.policy,
     }
+    if document.task_sheet is not None:
+        files[sheet_path(run_dir, document.task_sheet).relative_to(run_dir).as_posix()] = document.task_sheet
     if document.amends is None:
         files[f"{folder}/proposal.json"] = document.proposal
     if document.finished_stage is not None and document.finished_attempt is not None:
         attempt = attempt_folder(run_dir, document.finished_stage, document.finished_attempt)
-        below = attempt.relative_to(run_dir).as_posix()
-        if document.evidence:
-            files[f"{below}/evidence.json"] = document.evidence
-        if document.report:
-            files[f"{below}/report.md"] = document.report
-        if document.report_html:
-            files[f"{below}/report.html"] = document.report_html
-        files.update({f"{below}/plots/{name}": digest for name, digest in document.plots.items()})
+        files |= _of_attempt(run_dir, attempt, document)
+    for other in document.also:
+        files |= _of_attempt(run_dir, attempt_folder(run_dir, other.stage, other.attempt), other)
     return files
+
+
+def _of_attempt(run_dir: Path, attempt: Path, said: GateDocument | FinishedDocument) -> dict[str, str]:
+    below = attempt.relative_to(run_dir).as_posix()
+    named = {"evidence.json": said.evidence, "report.md": said.report, "report.html": said.report_html}
+    files = {f"{below}/{name}": digest for name, digest in named.items() if digest}
+    return files | {f"{below}/plots/{name}": digest for name, digest in said.plots.items()}
 
 
 def changed_files(run_dir: Path, gate: str, round: int, digest: str, amended: bool = False) -> list[str]:

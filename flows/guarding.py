@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from agents.expectations import expectations
+from agents.contract import MemoryFunction, ProposerContext
 from agents.guard import guard
+from agents.task_sheet import with_consequences
 from flows.ledger import Ledger
 from flows.proposing import memory_of, proposer_context
 from flows.reviewing import approved_proposals
+from flows.sheets import with_sheet_file
 from flows.state import fold
 from flows.workspace import Workspace, live_spec
-from specs.metrics import STAGES
-from specs.proposals import Expectation, Proposal
+from specs.errors import GuardRefused
+from specs.proposals import Proposal, blocking_findings
 
 
 def guard_of(workspace: Workspace, ledger: Ledger, proposal: Proposal) -> Proposal:
@@ -20,23 +22,29 @@ def guard_of(workspace: Workspace, ledger: Ledger, proposal: Proposal) -> Propos
     """
     spec = live_spec(workspace)
     state = fold(ledger.events(workspace.run))
-    finished = state.inputs(STAGES)
+    finished = state.inputs(state.stages)
     approved = {stage: p for stage, p in approved_proposals(workspace, state).items() if stage in finished}
     memory = memory_of(workspace, spec)
     guarded = guard(proposal, spec, approved=approved, memory=memory)
-    if proposal.stage not in STAGES:
+    if proposal.stage not in state.stages:
         return guarded
     context = proposer_context(workspace, spec, state, proposal.stage, proposal.round, ledger=ledger)
-    return with_expected(guarded, expectations(context, proposal.stage, guarded.parameters, memory))
+    return with_expected(workspace, guarded, context, memory)
 
 
-def with_expected(proposal: Proposal, expected: list[Expectation]) -> Proposal:
-    """The proposal with these numbers, in its task sheet too where it carries one."""
-    changes: dict[str, object] = {"expected": expected}
-    if proposal.task_sheet is not None:
-        stages = [
-            stage.model_copy(update={"expected": expected}) if stage.name == proposal.stage else stage
-            for stage in proposal.task_sheet.stages
-        ]
-        changes["task_sheet"] = proposal.task_sheet.model_copy(update={"stages": stages})
-    return proposal.model_copy(update=changes)
+def with_expected(
+    workspace: Workspace, proposal: Proposal, context: ProposerContext, memory: MemoryFunction
+) -> Proposal:
+    """The proposal with the numbers that follow from its parameters, for its stage and for the stages ahead.
+
+    Raises `GuardRefused` for an edit that leaves the sheet open where it was closed.
+    """
+    before = {(f.rule, f.stage) for f in blocking_findings(proposal)}
+    proposal = with_sheet_file(workspace, with_consequences(proposal, context, memory), context, edited=True)
+    worse = [f for f in blocking_findings(proposal) if (f.rule, f.stage) not in before]
+    if worse:
+        raise GuardRefused(
+            "the edit is refused, the task sheet would leave open: " + "; ".join(f.text for f in worse),
+            "; ".join(f.sentence for f in worse),
+        )
+    return proposal

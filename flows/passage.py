@@ -10,11 +10,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
+from flows.beside import Beside, shown
 from flows.engine import Engine, at_work
 from flows.expiring import expire_if_due
 from flows.session import Session
-from flows.steps import Done, NextStep, OpenGate, Propose, RecordVerdicts, Rejected, Release, RunStage, Wait
-from flows.workspace import GATES, Workspace
+from flows.steps import (
+    Done,
+    HandOut,
+    NextStep,
+    OpenGate,
+    Propose,
+    RecordVerdicts,
+    Rejected,
+    Release,
+    RunStage,
+    Wait,
+    WaitForWork,
+    place_of,
+)
+from flows.workspace import Workspace
 from specs import events
 from specs.errors import GatewrightError, Stopped
 from specs.secrets import redacted
@@ -23,7 +37,8 @@ from tasks import interrupts
 WORK: dict[type, Callable[[Engine, Any], None]] = {
     Propose: lambda engine, step: engine.propose(step),
     OpenGate: lambda engine, step: engine.open_gate(step),
-    RunStage: lambda engine, step: engine.run_stage(step),
+    HandOut: lambda engine, step: engine.hand_out(step),
+    RunStage: lambda engine, step: engine.run_stage(step, shown(engine.session.progress, step.stage)),
     Release: lambda engine, step: engine.release(step),
 }
 """How each kind of step is done."""
@@ -44,19 +59,22 @@ class Alone:
 
     def do(self, engine: Engine, step: NextStep) -> None:
         """The step itself."""
-        perform(engine, type(step))
+        perform(engine, type(step), place_of(step))
 
     def waiting(self, engine: Engine, step: Wait) -> None:
         """Nobody to tell."""
 
 
-def perform(engine: Engine, kind: type[NextStep]) -> str:
-    """Do the next step if it is of this kind still; an error is kept in the session. Returns its words, or nothing."""
+def perform(engine: Engine, kind: type[NextStep], place: str) -> str:
+    """Do the step of this kind at this gate or stage if it is due still; an error is kept in the session.
+
+    Returns the words of the error, or nothing.
+    """
     session = engine.session
     try:
-        step = engine.next()
-        if isinstance(step, kind):
-            WORK[kind](engine, step)
+        for step in engine.steps:
+            if isinstance(step, kind) and place_of(step) == place:
+                WORK[kind](engine, step)
         return ""
     except Stopped as error:
         session.ending, session.error = "stopped", error
@@ -97,49 +115,72 @@ def pass_alone(project_dir: Path, run: str, session: Session) -> None:
 def drive(engine: Engine, mirror: Mirror) -> tuple[str, str] | None:
     """Step until the run ends or must wait. Returns (key, message) when it should be left paused, to be entered again.
 
-    The session says how it ended.
+    Stages that wait for nothing of each other run side by side. The session says how it ended.
     """
     session = engine.session
-    while True:
-        step = engine.next()
-        if isinstance(step, Done | Rejected):
-            engine.end(step)
-            session.ending = "finished" if isinstance(step, Done) else "rejected"
-            return None
-        if isinstance(step, RecordVerdicts):
-            engine.record_verdicts(step)
-            continue
-        if until_reached(step, session.until):
-            session.ending = "until"
-            return "until", f"{session.until} is done"
-        if interrupts.STOP.requested():
-            session.ending, session.error = "stopped", Stopped("stopped on request", "go on: gatewright resume")
-        elif isinstance(step, Wait):
-            if expire_if_due(engine.ledger, engine.workspace.run, engine.workspace.folder):
-                continue
-            if session.ask is not None and session.ask():
-                continue
-            session.ending = "waiting_blocked" if step.blocked else "waiting"
-            mirror.waiting(engine, step)
-            return f"gate-{step.gate}-{step.round}".replace("_", "-"), f"gate {step.gate} waits for a person"
-        else:
-            mirror.do(engine, step)
-        if session.error is not None:
-            return _ended(engine, session, step)
+    with Beside(lambda step: mirror.do(engine, step)) as beside:
+        while True:
+            steps = engine.steps
+            wanted = [s for s in steps if _wanted(engine, s, session.until)]
+            due = [s for s in wanted if place_of(s) not in beside.running]
+            ready = [s for s in due if not isinstance(s, Wait | WaitForWork)]
+            over = session.error is not None or interrupts.STOP.requested()
+            if beside.running and (over or not ready or isinstance(ready[0], Done | Rejected)):
+                beside.wait()
+            elif over:
+                return _ended(engine, session, steps[0])
+            elif not wanted:
+                session.ending = "until"
+                return "until", f"{session.until} is done"
+            elif ready and isinstance(ready[0], Done | Rejected):
+                engine.end(ready[0])
+                session.ending = "finished" if isinstance(ready[0], Done) else "rejected"
+                return None
+            elif ready and isinstance(ready[0], RunStage) and len(steps) > 1:
+                beside.start(ready[0])
+            elif ready and isinstance(ready[0], RecordVerdicts):
+                engine.record_verdicts(ready[0])
+            elif ready:
+                mirror.do(engine, ready[0])
+            elif not _answered(engine, due):
+                return _waits(engine, mirror, due)
 
 
-def _ended(engine: Engine, session: Session, step: Any) -> tuple[str, str] | None:
+def _answered(engine: Engine, steps: list[NextStep]) -> bool:
+    """Whether a gate was closed meanwhile: its time ran out, or the person at the terminal decided."""
+    if expire_if_due(engine.ledger, engine.workspace.run, engine.workspace.folder):
+        return True
+    ask = engine.session.ask
+    return ask is not None and any(isinstance(step, Wait) for step in steps) and ask()
+
+
+def _waits(engine: Engine, mirror: Mirror, steps: list[NextStep]) -> tuple[str, str]:
+    """Nothing is left that could be done without a person."""
+    gates = [step for step in steps if isinstance(step, Wait)]
+    work = [step.stage for step in steps if isinstance(step, WaitForWork)]
+    if engine.state.state != "waiting":  # another stage ended since the gate opened
+        engine.append(events.RunWaits(gates=[gate.gate for gate in gates], work=work))
+    engine.session.ending = "waiting_blocked" if any(gate.blocked for gate in gates) else "waiting"
+    for gate in gates:
+        mirror.waiting(engine, gate)
+    if not gates:
+        return f"work-{work[0]}".replace("_", "-"), f"{work[0]} waits for a person's work"
+    first = gates[0]
+    return f"gate-{first.gate}-{first.round}".replace("_", "-"), f"gate {first.gate} waits for a person"
+
+
+def _ended(engine: Engine, session: Session, step: NextStep) -> tuple[str, str] | None:
+    if session.error is None:
+        session.ending, session.error = "stopped", Stopped("stopped on request", "go on: gatewright resume")
     if session.ending == "stopped":
-        stage = getattr(step, "stage", None) or getattr(step, "gate", "release")
-        engine.append(events.RunStopped(stage=stage, reason=session.error.message if session.error else ""))
+        engine.append(events.RunStopped(stage=place_of(step), reason=session.error.message))
         return "stopped", "stopped on request"
     session.ending = "failed"
     return None
 
 
-def until_reached(step: Any, until: str | None) -> bool:
-    """Whether the next step belongs to a gate after the stage that was asked for."""
-    if until is None:
-        return False
-    gate = "release" if isinstance(step, Release) else getattr(step, "gate", None) or getattr(step, "stage", None)
-    return gate is not None and GATES.index(gate) > GATES.index(until)
+def _wanted(engine: Engine, step: NextStep, until: str | None) -> bool:
+    """Whether a step leads to the stage that was asked for."""
+    if until is None or isinstance(step, Done | Rejected):
+        return True
+    return place_of(step) in (until, *engine.spec.graph.ancestors(until))

@@ -19,20 +19,21 @@ from flows.ledgers import ledger_of_run
 from flows.passage import drive, internal, perform
 from flows.reviewing import gate_facts, page
 from flows.session import Session, session_of
-from flows.steps import NextStep, OpenGate, Propose, Release, RunStage, Wait
+from flows.steps import HandOut, NextStep, OpenGate, Propose, Release, RunStage, Wait, place_of
 from flows.workspace import Workspace
 from specs import events
 from specs.errors import GatewrightError
 from specs.secrets import redacted
+from specs.stage_graph import RELEASE
 from tasks import interrupts
 
 _ENGINES: dict[str, Engine] = {}
 
 
-def _step(run: str, kind: type[NextStep]) -> Any:
+def _step(run: str, kind: type[NextStep], place: str) -> Any:
     """Do one step inside a Prefect task; an error becomes a state of Prefect and is kept for the person."""
     engine = _ENGINES[run]
-    message = perform(engine, kind)
+    message = perform(engine, kind, place)
     if engine.session.ending == "stopped":
         return prefect_bridge.cancelled(message)
     return prefect_bridge.failed(message) if message else None
@@ -41,25 +42,31 @@ def _step(run: str, kind: type[NextStep]) -> Any:
 @task(name="propose", task_run_name="propose-{gate}-{round}", cache_policy=NO_CACHE, persist_result=False)
 def propose(run: str, gate: str, round: int) -> Any:
     """The agent's proposal for the next stage."""
-    return _step(run, Propose)
+    return _step(run, Propose, gate)
 
 
 @task(name="open gate", task_run_name="gate-{gate}-{round}", cache_policy=NO_CACHE, persist_result=False)
 def open_gate(run: str, gate: str, round: int) -> Any:
     """What the person is shown is written and the gate opens."""
-    return _step(run, OpenGate)
+    return _step(run, OpenGate, gate)
 
 
 @task(name="stage", task_run_name="{stage}-{attempt}", cache_policy=NO_CACHE, persist_result=False)
 def run_stage(run: str, stage: str, attempt: int) -> Any:
     """One attempt of a stage."""
-    return _step(run, RunStage)
+    return _step(run, RunStage, stage)
+
+
+@task(name="hand out", task_run_name="hand-out-{stage}-{round}", cache_policy=NO_CACHE, persist_result=False)
+def hand_out(run: str, stage: str, round: int) -> Any:
+    """What a person needs for the work of a stage is written."""
+    return _step(run, HandOut, stage)
 
 
 @task(name="release", cache_policy=NO_CACHE, persist_result=False)
 def release(run: str) -> Any:
     """The release bundle."""
-    return _step(run, Release)
+    return _step(run, Release, RELEASE)
 
 
 class PrefectMirror:
@@ -77,7 +84,7 @@ class PrefectMirror:
             except Exception as error:
                 self._lose(engine, step, error)
         if engine.session.error is None:
-            perform(engine, type(step))
+            perform(engine, type(step), place_of(step))
         return None
 
     def _as_task(self, step: NextStep) -> None:
@@ -85,6 +92,8 @@ class PrefectMirror:
             propose(self.run, step.gate, step.round, return_state=True)
         elif isinstance(step, OpenGate):
             open_gate(self.run, step.gate, step.round, return_state=True)
+        elif isinstance(step, HandOut):
+            hand_out(self.run, step.stage, step.round, return_state=True)
         elif isinstance(step, RunStage):
             run_stage(self.run, step.stage, step.attempt, return_state=True)
         elif isinstance(step, Release):
@@ -94,7 +103,7 @@ class PrefectMirror:
         """The gate's page as an artifact of the flow run."""
         if self.lost:
             return
-        text = page(gate_facts(engine.workspace, engine.ledger))
+        text = page(gate_facts(engine.workspace, engine.ledger, step.gate))
         key, what = f"gate-{step.gate}-{step.round}", f"gate {step.gate}, round {step.round}"
         try:
             prefect_bridge.publish_markdown(key, text, what)
@@ -109,10 +118,9 @@ class PrefectMirror:
         prefect_bridge.stop_retrying()
         words = "the Prefect server no longer answers; the run goes on without it"
         engine.session.progress.say(words)
-        stage = getattr(step, "stage", None) or getattr(step, "gate", "release")
         engine.append(
             events.FallbackTaken(
-                stage=stage,
+                stage=place_of(step),
                 what="mirror the run in Prefect",
                 why=redacted(f"the server no longer answers: {type(error).__name__}"),
                 instead="the run goes on; the ledger is the record",

@@ -16,7 +16,6 @@ from flows.state import RunState
 from flows.surveying import survey_of
 from flows.workspace import Workspace, live_spec
 from specs.credentials import without_secrets
-from specs.metrics import STAGES
 from specs.parameters import TrainingConfiguration
 from specs.project import Project
 from specs.proposals import MemoryCheck
@@ -68,15 +67,15 @@ def proposer_context(
         lengths = json.loads((folder / "artifacts" / "summary.json").read_bytes())
     last = last_round(state, gate, round)
     approved = approved_proposals(workspace, state)
-    model = model_of(workspace, spec).folder
     sources, _problems = probe_sources(workspace.project_dir, spec)
+    model = model_of(workspace, spec).folder
     return ProposerContext(
         spec=without_secrets(spec),
         gate=gate,
         round=round,
         feedback=feedback,
         last_proposal=gatefiles.load_proposal(workspace.folder, last) if last else None,
-        approved={stage: approved[stage] for stage in STAGES if stage in evidence and stage in approved},
+        approved={stage: approved[stage] for stage in state.stages if stage in evidence and stage in approved},
         evidence=evidence,
         source_summaries=[s.model_dump(mode="json") for s in sources],
         lengths=lengths,

@@ -16,7 +16,6 @@ from flows.state import Attempt, Gate, RunState, fold
 from flows.workspace import Workspace, frozen_spec
 from specs.canonical import sha256_bytes
 from specs.errors import DecisionRefused, Refused
-from specs.metrics import STAGES
 from specs.policy import Policy
 from specs.project import Project
 from specs.proposals import Proposal
@@ -88,10 +87,10 @@ class GateFacts:
         return Path(self.report).relative_to(self.workspace.project_dir).as_posix() if self.report else None
 
 
-def gate_facts(workspace: Workspace, ledger: Ledger) -> GateFacts:
-    """The open gate of a run; raises `DecisionRefused` when none is open."""
+def gate_facts(workspace: Workspace, ledger: Ledger, name: str | None = None) -> GateFacts:
+    """An open gate of a run, the first one where none is named; raises `DecisionRefused` when none is open."""
     state = fold(ledger.events(workspace.run))
-    gate = state.gate
+    gate = next((g for g in state.open_gates if name in (None, g.name)), None if name else state.gate)
     if gate is None or gate.closed or state.terminal:
         raise DecisionRefused(
             f"no gate of run {workspace.run} is open: it is {state.state} at {state.stage}",
@@ -103,15 +102,16 @@ def gate_facts(workspace: Workspace, ledger: Ledger) -> GateFacts:
     proposals = approved_proposals(workspace, state)
     sheet = proposals["data"].task_sheet if "data" in proposals else None
     last = state.proposals[gate.name, gate.round] if gate.amendments else last_round(state, gate.name, gate.round)
+    proposal = gatefiles.load_proposal(workspace.folder, shown_proposal(state, gate))
     return GateFacts(
         workspace=workspace,
         state=state,
         spec=spec,
         gate=gate,
-        proposal=gatefiles.load_proposal(workspace.folder, shown_proposal(state, gate)),
+        proposal=proposal,
         previous=gatefiles.load_proposal(workspace.folder, last) if last else None,
         finished=evidence.get(attempt.stage) if attempt else None,
-        expected=expected_beside_actual(sheet, evidence, proposals) if sheet else [],
+        expected=expected_beside_actual(sheet, evidence, proposals, proposal) if sheet else [],
         policy=frozen_policy(state, workspace.folder),
     )
 
@@ -127,7 +127,7 @@ def last_round(state: RunState, gate: str, round: int) -> str | None:
 
 def evidence_of(workspace: Workspace, state: RunState) -> dict[str, Evidence]:
     """Evidence of every stage whose attempt counts, in order."""
-    return {stage: read_evidence(workspace, attempt) for stage, attempt in state.inputs(STAGES).items()}
+    return {stage: read_evidence(workspace, attempt) for stage, attempt in state.inputs(state.stages).items()}
 
 
 def read_evidence(workspace: Workspace, attempt: Attempt) -> Evidence:

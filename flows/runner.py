@@ -6,10 +6,12 @@ which is named and left, or a published one, which is verified and adopted.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from pydantic import ValidationError
@@ -25,9 +27,11 @@ from specs.files import publish_folder, write_bytes, write_json
 from specs.project import Project
 from specs.proposals import Expectation, Proposal
 from specs.results import Evidence, list_artifacts
-from specs.stages import Progress, StageContext
+from specs.stages import Handed, Progress, StageContext
 from tasks.models.resolve import ResolvedModel
 from tasks.registry import metrics_function, run_function
+
+_DRAWING = Lock()
 
 
 @dataclass(frozen=True)
@@ -45,15 +49,16 @@ class Order:
     expected: list[Expectation]
     gated: bool = True
     notes: tuple[str, ...] = ()
+    handed: Handed | None = None
 
 
 def input_digests(order: Order) -> dict[str, str]:
     """Digest of everything the stage reads: raw files, evidence of earlier stages, base model, proposal."""
-    digests = {
-        f"{stage}/evidence.json": sha256_file(folder / "evidence.json") for stage, folder in order.inputs.items()
-    }
-    for stage, folder in order.inputs.items():
+    digests = {}
+    for folder in order.inputs.values():
         evidence = Evidence.model_validate_json((folder / "evidence.json").read_bytes())
+        stage = evidence.stage  # an added one, where it rewrites what the stage asks for
+        digests[f"{stage}/evidence.json"] = sha256_file(folder / "evidence.json")
         for artifact in evidence.artifacts:
             there = (folder / artifact.path).is_file()
             if not there or sha256_file(folder / artifact.path) != artifact.sha256:
@@ -66,6 +71,10 @@ def input_digests(order: Order) -> dict[str, str]:
         digests.update(raw_digests(order.workspace, order.spec))
     if order.model is not None:
         digests["base_model"] = order.model.sha256
+    digests.update(added_digests(order.workspace, order.spec, order.stage))
+    if order.handed is not None:
+        digests |= {f"handed_out:{name}": sha for name, sha in order.handed.files.items()}
+        digests[f"handed_in:{order.handed.author}"] = order.handed.sha256
     return digests
 
 
@@ -74,16 +83,30 @@ def raw_digests(workspace: Workspace, spec: Project) -> dict[str, str]:
     return {f"raw:{path}": sha for path, sha in project_inputs(workspace.project_dir, spec).items()}
 
 
+def added_digests(workspace: Workspace, spec: Project, stage: str) -> dict[str, str]:
+    """Digests of the project's files and of the code that an added stage runs on; empty for a built-in one."""
+    from tasks.added.sources import digests_of
+
+    added = spec.added_stages.get(stage)
+    return digests_of(workspace.project_dir, added, spec.task_packages) if added else {}
+
+
+SHOWN = ("raw:", "project:", "code:")
+"""Inputs that a person can change between the gate and the stage."""
+
+
 def require_as_shown(order: Order, digests: Mapping[str, str]) -> None:
-    """Raise `GatewrightError` when raw files are not those that the person approved at the first gate."""
-    if order.stage != "data" or order.gate_document is None:
+    """Raise `GatewrightError` when files of the project or code are not those that the person approved at the gate."""
+    if (order.stage != "data" and order.stage not in order.spec.added_stages) or order.gate_document is None:
         return
-    shown = GateDocument.model_validate_json(order.gate_document).inputs
-    now = {name: sha for name, sha in digests.items() if name.startswith("raw:")}
-    if now != {name: sha for name, sha in shown.items() if name.startswith("raw:")} and shown:
+    kinds = SHOWN[:1] if order.stage == "data" else SHOWN[1:]
+    gate = GateDocument.model_validate_json(order.gate_document).inputs
+    shown = {name: sha for name, sha in gate.items() if name.startswith(kinds)}
+    now = {name: sha for name, sha in digests.items() if name.startswith(kinds)}
+    if now != shown and gate:
         changed = sorted(k for k in now.keys() | shown.keys() if now.get(k) != shown.get(k))
         raise GatewrightError(
-            f"raw files changed since the gate was approved: {', '.join(changed)}",
+            f"files changed since the gate was approved: {', '.join(changed)}",
             "`gatewright resume --anew` proposes the stage again for the files as they are now",
         )
 
@@ -103,7 +126,33 @@ def context_of(order: Order, out_dir: Path, checkpoints: Path) -> StageContext:
         base_model_sha256=order.model.sha256 if order.model else None,
         out_dir=out_dir,
         checkpoints_dir=checkpoints,
+        handed=order.handed,
     )
+
+
+def hand_out(order: Order, target: Path, progress: Progress) -> dict[str, str]:
+    """Write the sheet of a stage that a person completes into `target`; returns the digest of each file.
+
+    The files are made beside and moved there as a whole, so that a crash leaves all of them or none.
+    """
+    from tasks.added.stage import write_sheet
+
+    partial = _empty_partial(target)
+    input_digests(order)  # an input that is not what was published is no ground for a person's work
+    context = context_of(order, partial, order.workspace.checkpoints(order.stage, order.attempt))
+    write_sheet(context, progress)
+    if target.exists():  # of a process that died before it could say so; nobody was given it
+        shutil.rmtree(target)
+    publish_folder(partial, target)
+    return {p.relative_to(target).as_posix(): sha256_file(p) for p in sorted(target.rglob("*")) if p.is_file()}
+
+
+def _empty_partial(target: Path) -> Path:
+    """An empty folder beside `target` to write to."""
+    partial = target.with_name(target.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    return partial
 
 
 def set_aside(partial: Path) -> Path | None:
@@ -121,7 +170,7 @@ def recompute(
     spec: Project, stage: str, folder: Path, inputs: Mapping[str, Path], context: Mapping[str, Any]
 ) -> tuple[dict[str, Metric], list[Verdict]]:
     """Metrics and verdicts of an attempt from its artifacts alone."""
-    metrics = metrics_function(stage)(folder, inputs, context)
+    metrics = metrics_function(spec, stage)(folder, inputs, context)
     return metrics, judge(spec.criteria(stage), metrics)
 
 
@@ -150,7 +199,7 @@ def run_attempt(
         write_bytes(partial / "gate.json", order.gate_document)
     started = datetime.now(UTC)
     with extraction_for(order.spec, stage):
-        result = run_function(stage)(context, progress)
+        result = run_function(order.spec, stage)(context, progress)
     progress.start(f"{stage}: recompute metrics")
     metrics, verdicts = recompute(order.spec, stage, partial, order.inputs, context.model_dump(mode="json"))
     after = input_digests(order)
@@ -179,7 +228,8 @@ def _write_evidence(
     from agents.reporter import write_stage_report
     from tasks.plots import draw
 
-    draw(order.stage, partial, order.spec.language)
+    with _DRAWING:  # matplotlib's settings are the process's own, and stages may run side by side
+        draw(order.stage, partial, order.spec.language)
     evidence = Evidence(
         stage=order.stage,
         attempt=order.attempt,

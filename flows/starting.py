@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -13,20 +13,25 @@ from flows.expiring import expire_if_due
 from flows.ledger import Ledger
 from flows.ledgers import OPEN_STATES, absent, ledger_of_run, refuse_changed_ledger
 from flows.pinning import require_pinned
+from flows.rehearsing import is_rehearsal
 from flows.session import Session, open_session
-from flows.state import fold
+from flows.state import NextStep, Wait, WaitForWork, fold, next_steps
 from flows.workspace import Workspace, check_run_id, code_version, freeze, ledger_url
 from specs.errors import GatewrightError, InputError, RunOpen, SpecError
 from specs.events import RunCreated
 from specs.loading import load_project
-from specs.metrics import STAGES
+from specs.project import Project
 
 
-def start_run(project: Path, run: str | None) -> Workspace:
-    """Validate a project, freeze its spec and record a new run. Raises what is wrong, all of it at once."""
+def start_run(project: Path, run: str | None, rehearse: float | None = None) -> Workspace:
+    """Validate a project, freeze its spec and record a new run. Raises what is wrong, all of it at once.
+
+    `rehearse` is the share of the samples of a rehearsal, which may begin while a run waits at a gate.
+    """
     from tasks.check import check_project
 
     loaded = load_project(project)
+    spec = loaded.spec if rehearse is None else rehearsed_spec(loaded.spec, rehearse)
     report = check_project(loaded, with_model=True)
     if report.problems:
         raise SpecError(report.problems)
@@ -37,13 +42,14 @@ def start_run(project: Path, run: str | None) -> Workspace:
         refuse_changed_ledger(loaded.folder, loaded.spec.ledger)
     ledger = Ledger.open(place)
     refuse_changed_ledger(loaded.folder, loaded.spec.ledger, [row.run for row in ledger.runs()])
-    _refuse_second(ledger, loaded.spec.project, loaded.folder)
+    _refuse_second(ledger, spec, loaded.folder)
     if workspace.folder.exists() and not _left_by_a_crash(workspace, ledger):
         raise InputError(f"{workspace.folder} exists", "choose another --run-id; nothing of a run is overwritten")
     if ledger.knows(name):
         raise RunOpen(f"run {name} exists already in this ledger", "choose another --run-id")
     pinned = require_pinned(loaded.spec.project, loaded.folder, loaded.spec.policy)
-    digests = freeze(workspace, loaded.spec)
+    digests = freeze(workspace, spec)
+    graph = loaded.spec.graph
     ledger.create_run(
         name,
         RunCreated(
@@ -52,7 +58,10 @@ def start_run(project: Path, run: str | None) -> Workspace:
             policy=digests["policy"],
             environment=digests["environment"],
             code=code_version(),
-            stages=list(STAGES),
+            stages=list(graph.stages),
+            edges=graph.edges,
+            by_person=[name for name in graph.stages if by_person(loaded.spec, name)],
+            rehearsal=spec.rehearsal,
             solo=loaded.spec.policy.solo,
             policy_pinned=pinned,
             identity=secrets.token_hex(16),
@@ -63,14 +72,34 @@ def start_run(project: Path, run: str | None) -> Workspace:
     return workspace
 
 
-def _refuse_second(ledger: Ledger, project: str, folder: Path) -> None:
-    for row in ledger.runs(project, states=OPEN_STATES, limit=1):
+def by_person(spec: Project, stage: str) -> bool:
+    """Whether a stage waits for a person's work."""
+    added = spec.added_stages.get(stage)
+    return added is not None and added.hand_out is not None
+
+
+def rehearsed_spec(spec: Project, share: float) -> Project:
+    """The spec of a rehearsal on a share of the samples. Raises `InputError` for a share that is none."""
+    if not 0 < share < 1:
+        raise InputError(
+            f"{share:g} is not a share of the samples",
+            "write it as a part of 1: --rehearse 0.01 takes one of a hundred",
+        )
+    return spec.model_copy(update={"rehearsal": share})
+
+
+def _refuse_second(ledger: Ledger, spec: Project, folder: Path) -> None:
+    """A project has one open run; a rehearsal may begin beside one in earnest on which nobody works."""
+    for row in ledger.runs(spec.project, states=OPEN_STATES):
+        held = ledger.lease_holder(row.run)
+        if spec.rehearsal is not None and not is_rehearsal(fold(ledger.events(row.run))) and not (held and held[1]):
+            continue
         if (folder / "runs" / row.run).is_dir():
             way_out = "or end it: gatewright reject at its gate, gatewright close elsewhere"
         else:
             way_out = f"its folder is not here: restore it, or end it with gatewright close {row.run} --as WHO -m WHY"
         raise RunOpen(
-            f"the project {project} has an open run: {row.run} ({row.state})",
+            f"the project {spec.project} has an open run: {row.run} ({row.state})",
             f"go on with it: gatewright resume {row.run} --project {folder}; {way_out}",
         )
 
@@ -93,8 +122,10 @@ def pass_through(workspace: Workspace, session: Session, tick: Callable[[float],
         session.ending = "finished" if state.state == "finished" else "rejected"
         return
     ran_out = expire_if_due(ledger, workspace.run, workspace.folder)
-    if state.state == "waiting" and session.ask is None and state.gate is not None and not ran_out:
-        session.ending = "waiting_blocked" if state.gate.blocked else "waiting"
+    due = next_steps(state, retry=not session.anew)
+    if state.state == "waiting" and session.ask is None and not ran_out and _only_people(due):
+        blocked = any(isinstance(step, Wait) and step.blocked for step in due)
+        session.ending = "waiting_blocked" if blocked else "waiting"
         return
     from flows import prefect_bridge
 
@@ -115,6 +146,11 @@ def pass_through(workspace: Workspace, session: Session, tick: Callable[[float],
 
             session.progress.say("the Prefect server no longer answers; the run goes on without it")
             pass_alone(workspace.project_dir, workspace.run, session)
+
+
+def _only_people(steps: Sequence[NextStep]) -> bool:
+    """Whether nothing can be done before a person decides or hands work in."""
+    return all(isinstance(step, Wait | WaitForWork) for step in steps)
 
 
 def deploy() -> str:

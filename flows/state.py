@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from flows.folding import (
-    RELEASE,
     Attempt,
     AttemptState,
     Feedback,
@@ -19,7 +18,22 @@ from flows.folding import (
     superseded_by,
 )
 from flows.ledger.chain import timestamp
-from flows.steps import Done, NextStep, OpenGate, Propose, RecordVerdicts, Rejected, Release, RunStage, Wait, next_step
+from flows.steps import (
+    Done,
+    HandOut,
+    NextStep,
+    OpenGate,
+    Propose,
+    RecordVerdicts,
+    Rejected,
+    Release,
+    RunStage,
+    Wait,
+    WaitForWork,
+    next_step,
+    next_steps,
+)
+from specs.stage_graph import RELEASE
 
 __all__ = [
     "RELEASE",
@@ -29,6 +43,7 @@ __all__ = [
     "Feedback",
     "Gate",
     "Goal",
+    "HandOut",
     "NextStep",
     "OpenGate",
     "Propose",
@@ -39,10 +54,12 @@ __all__ = [
     "RunState",
     "State",
     "Wait",
+    "WaitForWork",
     "fold",
     "gate_id",
     "moved",
     "next_step",
+    "next_steps",
     "status_document",
     "superseded_by",
 ]
@@ -58,12 +75,14 @@ def status_document(
 ) -> dict[str, Any]:
     """The answer of `gatewright status --json`. `waits_for` names who may decide; it is empty once decided.
 
-    `more` is what else the policy says of the open gate, as `flows.standing.Waiting` writes it.
+    `more` is what else the policy says of the open gate, as `flows.standing.Waiting` writes it. Where stages run side
+    by side, `open_gates` names all that are open and `work` the stages that wait for a person's work.
     """
     gate = state.gate if state.gate and state.state in ("waiting", "decided") else None
     return {
         "run": run,
         "project": project,
+        "rehearsal": state.created.rehearsal if state.created else None,
         "state": state.state,
         "stage": state.stage,
         "gate": {
@@ -76,6 +95,8 @@ def status_document(
         }
         if gate
         else None,
+        "open_gates": [gate_id(run, open_gate.name, open_gate.round) for open_gate in state.open_gates],
+        "work": [step.stage for step in next_steps(state) if isinstance(step, WaitForWork)],
         "stages": [_stage(state, stage) for stage in state.stages],
     }
 

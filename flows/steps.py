@@ -1,10 +1,11 @@
-"""What a run does next: one small step, computed from its state alone."""
+"""What a run does next: small steps, computed from its state alone. A line has one at a time, a graph may have more."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flows.folding import RELEASE, Feedback, Gate, RunState
+from flows.folding import Feedback, Gate, Goal, RunState
+from specs.stage_graph import RELEASE
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,23 @@ class Wait:
     round: int
     digest: str
     blocked: bool
+
+
+@dataclass(frozen=True)
+class HandOut:
+    """Write what a person needs to do the work of a stage; `round` is of the approval that it rests on."""
+
+    stage: str
+    round: int
+    proposal: str
+
+
+@dataclass(frozen=True)
+class WaitForWork:
+    """A person must do the work of a stage and hand it in."""
+
+    stage: str
+    round: int
 
 
 @dataclass(frozen=True)
@@ -79,19 +97,39 @@ class Rejected:
     recorded: bool
 
 
-NextStep = Propose | OpenGate | Wait | RunStage | RecordVerdicts | Release | Done | Rejected
+NextStep = Propose | OpenGate | Wait | HandOut | WaitForWork | RunStage | RecordVerdicts | Release | Done | Rejected
+
+
+def place_of(step: NextStep) -> str:
+    """The gate or stage that a step is at."""
+    if isinstance(step, Propose | OpenGate | Wait):
+        return step.gate
+    return step.stage if isinstance(step, HandOut | WaitForWork | RunStage | RecordVerdicts) else RELEASE
 
 
 def next_step(state: RunState, *, retry: bool = True) -> NextStep:
-    """The step that the events call for. The same events give the same step, whoever asks and how often.
+    """The first step that is due: one that somebody can do before one that waits for a person."""
+    steps = next_steps(state, retry=retry)
+    return next((step for step in steps if not isinstance(step, Wait | WaitForWork)), steps[0])
 
-    `retry=False` proposes a failed stage anew instead of running it again with the same parameters.
+
+def next_steps(state: RunState, *, retry: bool = True) -> list[NextStep]:
+    """Every step that the events call for, in the order of the stages. The same events give the same, whoever asks.
+
+    They can be done in any order, or side by side. `retry=False` proposes a failed stage anew instead of running it
+    again with the same parameters.
     """
     if state.rejection is not None:
-        return Rejected(state.rejection, state.terminal)
+        return [Rejected(state.rejection, state.terminal)]
     if state.terminal:
-        return Done(recorded=True)
-    goal = state.goal
+        return [Done(recorded=True)]
+    goals = [state.goals[gate] for gate in state.order if gate in state.goals]
+    return [_towards(state, goal, retry) for goal in goals] or [Propose("", 1)]
+
+
+def _towards(state: RunState, goal: Goal, retry: bool) -> NextStep:
+    if goal.gate == RELEASE and state.created is not None and state.created.rehearsal is not None:
+        return Done(recorded=False)  # nothing of a rehearsal is released
     approval = state.approvals.get(goal.gate)
     if approval is not None and approval.round == goal.round:
         return _after_approval(state, approval, retry)
@@ -110,6 +148,11 @@ def _after_approval(state: RunState, approval: Gate, retry: bool) -> NextStep:
         return Done(recorded=False) if state.release else Release(approval.round, proposal)
     attempt = state.current(stage)
     number = max((a.number for a in state.attempts.get(stage, [])), default=0) + 1
+    if stage in state.by_person and (attempt is None or attempt.state == "failed"):
+        if (stage, approval.round) not in state.handed_out:
+            return HandOut(stage, approval.round, proposal)
+        if (stage, approval.round) not in state.handed_in:
+            return WaitForWork(stage, approval.round)
     if attempt is None:
         return RunStage(stage, number, proposal)
     if attempt.state == "published":

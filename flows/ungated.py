@@ -16,7 +16,7 @@ from specs.errors import InputError
 from specs.loading import LoadedProject, load_project
 from specs.results import Evidence
 from specs.stages import Progress
-from tasks.registry import DEFINITIONS
+from tasks.registry import definition
 
 
 @dataclass(frozen=True)
@@ -35,14 +35,14 @@ def run_ungated(project: Path, stage: str, run: str | None, progress: Progress) 
     Raises `InputError` when the stage needs inputs and no run with them is named.
     """
     loaded = load_project(project)
-    needed = DEFINITIONS[stage].inputs
-    source, state = _source(loaded, run, needed)
+    needed = definition(loaded.spec, stage).inputs
+    source, state = _source(loaded, run, list(needed.values()))
     inputs = {}
-    for name in needed:
-        attempt = state.current(name)
+    for name, given in needed.items():
+        attempt = state.current(given)
         if attempt is None or attempt.state != "published":
-            raise InputError(f"{stage} needs {name}, which {source.run} has not published", "name another --run")
-        inputs[name] = source.attempt(name, attempt.number)
+            raise InputError(f"{stage} needs {given}, which {source.run} has not published", "name another --run")
+        inputs[name] = source.attempt(given, attempt.number)
     context = proposer_context(source, loaded.spec, state, stage)
     proposal = make_proposer(loaded.spec, memory_of(source, loaded.spec)).propose(context)
     workspace = UngatedWorkspace(loaded.folder, f"{datetime.now():%Y%m%d-%H%M%S-%f}")

@@ -17,7 +17,7 @@ from specs.base import Strict
 from specs.criteria import Metric, Verdict
 from specs.decisions import GateDocument
 from specs.results import Evidence, list_artifacts
-from tasks.registry import DEFINITIONS
+from tasks.registry import definition
 
 
 class StageVerification(Strict):
@@ -57,8 +57,9 @@ def verify_stage(workspace: Workspace, ledger: Ledger, stage: str) -> StageVerif
             differences=differences,
             removed=removed,
         )
-    earlier = state.inputs(DEFINITIONS[stage].inputs)
-    inputs = {name: workspace.attempt(name, a.number) for name, a in earlier.items()}
+    asked = definition(spec, stage).inputs
+    earlier = state.inputs(list(asked.values()))
+    inputs = {n: workspace.attempt(given, earlier[given].number) for n, given in asked.items() if given in earlier}
     model = model_of(workspace, spec)
     context = {
         "run": workspace.run,

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +16,11 @@ from specs.canonical import sha256_bytes, sha256_file
 from specs.credentials import with_credentials, without_secrets
 from specs.errors import GatewrightError, InputError
 from specs.files import write_json
-from specs.metrics import STAGES
 from specs.policy import Policy, read_frozen
+from specs.stage_graph import BUILT_IN, StageGraph, stage_name_problem
 
 if TYPE_CHECKING:  # whoever only looks where things lie does not load the spec
     from specs.project import Project
-
-GATES: tuple[str, ...] = (*STAGES, "release")
-"""The gates in order, each named after the stage it leads to."""
 
 RUN_ID = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 
@@ -48,9 +45,40 @@ _VERSIONS: tuple[str, ...] = (
 _ENVIRONMENT = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "CUDA_VISIBLE_DEVICES", "PYTORCH_CUDA_ALLOC_CONF", "LANG")
 
 
-def numbered(stage: str) -> str:
-    """The folder name of a stage or gate: `02-dry_run`."""
-    return f"{GATES.index(stage) + 1:02d}-{stage}"
+def numbered(run_dir: Path, stage: str) -> str:
+    """The folder name of a stage or gate of a run: `02-dry_run`, by its place in the run's own order."""
+    order = frozen_graph(run_dir).order
+    return f"{order.index(stage) + 1:02d}-{stage}" if stage in order else f"00-{stage}"
+
+
+def frozen_graph(run_dir: Path) -> StageGraph:
+    """The stages of a run by its frozen spec. A spec that is missing or says nothing of stages means the built-in ones.
+
+    What an audit relies on is what the first event says; it compares the two.
+    """
+    path = run_dir / "spec.json"
+    try:
+        about = path.stat()
+    except OSError:
+        return BUILT_IN
+    return _graph_in(path, about.st_mtime_ns, about.st_size)
+
+
+@lru_cache(maxsize=64)
+def _graph_in(path: Path, modified_ns: int, size: int) -> StageGraph:
+    from pydantic_core import from_json
+
+    try:
+        added = from_json(path.read_bytes()).get("added_stages")
+        if not added:
+            return BUILT_IN
+        from specs.added import AddedStage, graph_of
+
+        if any(stage_name_problem(name) for name in added):
+            return BUILT_IN
+        return graph_of({name: AddedStage.model_validate(stage) for name, stage in added.items()})
+    except (OSError, ValueError, AttributeError):
+        return BUILT_IN
 
 
 @dataclass(frozen=True)
@@ -67,7 +95,7 @@ class Workspace:
 
     def stage_folder(self, stage: str) -> Path:
         """`<nn>-<stage>`, numbered in the order of the stages."""
-        return self.folder / numbered(stage)
+        return self.folder / numbered(self.folder, stage)
 
     def attempt(self, stage: str, number: int) -> Path:
         """The published folder of an attempt."""
@@ -80,6 +108,14 @@ class Workspace:
     def checkpoints(self, stage: str, number: int) -> Path:
         """Checkpoints of an attempt: outside its artifacts, because they may be deleted."""
         return self.folder / "checkpoints" / f"{stage}-{number:03d}"
+
+    def handed_out(self, stage: str, round: int) -> Path:
+        """What a person was given who does the work of a stage, by the round of its gate."""
+        return self.folder / "handed_out" / numbered(self.folder, stage) / f"{round:03d}"
+
+    def handed_in(self, sha256: str) -> Path:
+        """A file that a person handed in, by its digest."""
+        return self.folder / "handed_in" / sha256
 
     @property
     def release(self) -> Path:

@@ -16,6 +16,17 @@ RANKS: tuple[Authentication, ...] = get_args(Authentication)
 """Ways of saying who decides, the weakest first: a mere claim, typed again at a terminal, a token, a signature."""
 
 
+class FinishedDocument(Strict):
+    """A further finished stage that a gate shows, where it waited for several."""
+
+    stage: Name
+    attempt: int
+    evidence: Sha256
+    report: Sha256
+    report_html: Sha256 | None = None
+    plots: dict[str, Sha256]
+
+
 class GateDocument(Strict):
     """`gate.json`: digests of everything a person is shown. Its own digest is what a decision names."""
 
@@ -29,7 +40,9 @@ class GateDocument(Strict):
     report: Sha256 | None
     report_html: Sha256 | None = None
     plots: dict[str, Sha256]
+    also: list[FinishedDocument] = Field(default_factory=list, description="further finished stages that it shows")
     proposal: Sha256
+    task_sheet: Sha256 | None = Field(None, description="of the task_sheet.yaml that the first gate signs")
     inputs: dict[str, Sha256]
     base_model: Sha256 | None
     code: str

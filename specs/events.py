@@ -32,15 +32,19 @@ class RunCreated(Payload):
     policy: Sha256
     environment: Sha256
     code: str
-    stages: list[str]
+    stages: list[str] = Field(description="in the order of their folders")
+    edges: dict[str, list[str]] = Field(
+        default_factory=dict, description="gate to the stages that must be done before it opens; empty: a line"
+    )
+    by_person: list[str] = Field(default_factory=list, description="stages that wait for a person's work")
     rehearsal: float | None = Field(None, description="share of the samples; null: a run in earnest")
     solo: bool
     policy_pinned: bool = Field(False, description="the policy was compared with a pin outside the project")
+    identity: str = Field("", description="random, so that a run of this id elsewhere is another run; old runs: none")
 
 
 class InputsHashed(Payload):
     """Digests of a stage's inputs, before it ran or after."""
-    identity: str = Field("", description="random, so that a run of this id elsewhere is another run; old runs: none")
 
     kind = "inputs.hashed"
     stage: str
@@ -193,6 +197,34 @@ class DecisionRecorded(Payload):
     approved_by: list[str] = Field(
         default_factory=list, description="of an approval: everybody whose approvals the quorum is made of"
     )
+
+
+class WorkHandedOut(Payload):
+    """A stage that a person completes begins: what the person is given lies in the run's folder, by digest."""
+
+    kind = "work.handed_out"
+    stage: str
+    round: int = Field(description="of the gate whose approval it rests on")
+    files: dict[str, Sha256]
+
+
+class WorkHandedIn(Payload):
+    """A person handed work in. The newest one before the stage runs counts; the actor is its author."""
+
+    kind = "work.handed_in"
+    stage: str
+    round: int
+    sha256: Sha256 = Field(description="of the file as it was handed in; it is kept under this name")
+    authentication: Authentication
+    credential: str = Field("", description="id of the token; never a secret")
+
+
+class RunWaits(Payload):
+    """Whatever could run has run; the rest waits for people: at these gates, or for work on these stages."""
+
+    kind = "run.waits"
+    gates: list[str]
+    work: list[str]
 
 
 class StageSuperseded(Payload):
@@ -357,6 +389,9 @@ PAYLOADS: dict[str, type[Payload]] = {
         GateAmended,
         GateExpired,
         DecisionRecorded,
+        WorkHandedOut,
+        WorkHandedIn,
+        RunWaits,
         StageSuperseded,
         PrefectAttached,
         LeaseTaken,

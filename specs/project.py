@@ -6,12 +6,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from specs.added import OWN_PACKAGE, AddedStage, definitions_of, graph_of, parameters_model
 from specs.base import Language, Strict
 from specs.criteria import Criterion, Op, merge
-from specs.metrics import STAGES, default_criteria
+from specs.metrics import STAGES, MetricDefinition, default_criteria, definitions
 from specs.parameters import PARAMETERS, Method, TrainingConfiguration
 from specs.policy import Policy
 from specs.rehearsal import rehearsed_criteria
+from specs.stage_graph import StageGraph, stage_name_problem
 from specs.words import nearest
 
 Encoding = Literal["auto", "utf-8", "utf-16", "utf-16-le", "utf-16-be", "gb18030", "big5", "latin-1", "cp1252"]
@@ -282,6 +284,12 @@ class Project(Strict):
     caps: dict[str, dict[str, float]] = Field(
         default_factory=dict, description="upper limits per stage that neither agent nor person can exceed"
     )
+    added_stages: dict[str, AddedStage] = Field(
+        default_factory=dict, description="stages of this project, by name; docs/stages.md says how they run"
+    )
+    task_packages: list[str] = Field(
+        default_factory=lambda: [OWN_PACKAGE], description="packages whose functions added stages may run"
+    )
     dry_run: DryRunSettings = Field(DryRunSettings(), description="settings of the dry run")
     launcher: Launcher = Field(Launcher(), description="how training processes start")
     agent: Agent = Field(Agent(), description="who proposes parameters")
@@ -297,6 +305,8 @@ class Project(Strict):
 
     def criteria(self, stage: str) -> list[Criterion]:
         """What a stage is judged by: its defaults, the objective (for `evaluate`), what the spec adds or loosens."""
+        if stage in self.added_stages:
+            return self.added_stages[stage].judged_by()
         criteria = default_criteria(stage)
         if self.objective and stage == "evaluate":
             goal = Criterion(metric=self.objective.metric, op=">=", bound=self.objective.at_least)
@@ -304,6 +314,29 @@ class Project(Strict):
         criteria = merge(criteria, [added.criterion() for added in self.acceptance.get(stage, [])])
         objective = self.objective.metric if self.objective else ""
         return criteria if self.rehearsal is None else rehearsed_criteria(stage, criteria, objective)
+
+    @property
+    def graph(self) -> StageGraph:
+        """Built-in and added stages with what each waits for. Raises `CycleError`."""
+        return graph_of(self.added_stages)
+
+    def metrics_of(self, stage: str) -> list[MetricDefinition]:
+        """The metrics of a stage, built-in or added."""
+        added = self.added_stages.get(stage)
+        return definitions_of(stage, added) if added else definitions(stage)
+
+    def parameters_of(self, gate: str) -> type[Strict] | None:
+        """The model of the parameters that a gate shows; None for a gate that does not exist."""
+        added = self.added_stages.get(gate)
+        return parameters_model(added) if added else PARAMETERS.get(gate)
+
+    @field_validator("added_stages")
+    @classmethod
+    def _plain_names(cls, value: dict[str, AddedStage]) -> dict[str, AddedStage]:
+        for name in value:
+            if problem := stage_name_problem(name):
+                raise ValueError(problem)
+        return value
 
     @model_validator(mode="after")
     def _extraction_has_a_model(self) -> Project:

@@ -13,6 +13,18 @@ from specs.project import Project
 from specs.proposals import MemoryCheck
 
 
+class Handed(Strict):
+    """The work that a person handed in for a stage: the file, who made it, and what the person had been given."""
+
+    sheet_dir: Path = Field(description="folder of the files that were handed out")
+    files: dict[str, Sha256] = Field(description="of the sheet: name to digest")
+    path: Path
+    sha256: Sha256
+    author: str
+    authentication: str
+    at: str
+
+
 class StageContext(Strict):
     """Everything a stage may use. It is written as `context.json`, so that a stage can be run again by itself.
 
@@ -33,6 +45,7 @@ class StageContext(Strict):
     base_model_sha256: Sha256 | None = None
     out_dir: Path
     checkpoints_dir: Path
+    handed: Handed | None = Field(None, description="of a stage that a person completes: the work that came back")
 
     @property
     def artifacts(self) -> Path:

@@ -1,4 +1,4 @@
-"""The built-in stages: where the code of each lies, what it needs, and how its metrics are recomputed.
+"""The stages: where the code of each lies, what it needs, and how its metrics are recomputed.
 
 Modules are named, not imported, so that asking for a stage's name costs no torch.
 """
@@ -10,45 +10,55 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from specs.added import stands_in
 from specs.base import Strict
 from specs.criteria import Metric
+from specs.project import Project
 from specs.stages import RunStage
 
 
 class StageDefinition(Strict):
-    """A stage: `run` and `metrics` are `module:function`; `inputs` names the earlier stages it reads."""
+    """A stage: `run` and `metrics` are `module:function`; `inputs` names the earlier stages it reads.
+
+    `inputs` maps the stage whose artifacts it asks for to the one whose folder it is given: another one only where an
+    added stage rewrites what the first made.
+    """
 
     name: str
     run: str
     metrics: str
-    inputs: list[str]
+    inputs: dict[str, str]
     needs_model: bool = True
+
+
+def _same(*stages: str) -> dict[str, str]:
+    return {stage: stage for stage in stages}
 
 
 DEFINITIONS: dict[str, StageDefinition] = {
     d.name: d
     for d in (
-        StageDefinition(name="data", run="tasks.data.stage:run", metrics="tasks.verify.data:metrics", inputs=[]),
+        StageDefinition(name="data", run="tasks.data.stage:run", metrics="tasks.verify.data:metrics", inputs={}),
         StageDefinition(
-            name="dry_run", run="tasks.dry_run:run", metrics="tasks.verify.dry_run:metrics", inputs=["data"]
+            name="dry_run", run="tasks.dry_run:run", metrics="tasks.verify.dry_run:metrics", inputs=_same("data")
         ),
         StageDefinition(
             name="stress_test",
             run="tasks.stress_test:run",
             metrics="tasks.verify.stress_test:metrics",
-            inputs=["data"],
+            inputs=_same("data"),
         ),
         StageDefinition(
             name="train",
             run="tasks.training.stage:run",
             metrics="tasks.verify.train:metrics",
-            inputs=["data", "stress_test"],
+            inputs=_same("data", "stress_test"),
         ),
         StageDefinition(
             name="evaluate",
             run="tasks.evaluate.stage:run",
             metrics="tasks.verify.evaluate:metrics",
-            inputs=["data", "stress_test", "train"],
+            inputs=_same("data", "stress_test", "train"),
         ),
     )
 }
@@ -62,13 +72,29 @@ def _load(reference: str) -> Any:
     return getattr(import_module(module), name)
 
 
-def run_function(stage: str) -> RunStage:
+def definition(spec: Project, stage: str) -> StageDefinition:
+    """A stage of a project, built-in or added."""
+    added = spec.added_stages.get(stage)
+    if added is not None:
+        return StageDefinition(
+            name=stage,
+            run="tasks.added.stage:run",
+            metrics="tasks.added.stage:metrics",
+            inputs=_same(*added.input_stages),
+            needs_model=added.needs_model,
+        )
+    found = DEFINITIONS[stage]
+    replaced = stands_in(spec.added_stages).get(stage, {})
+    return found.model_copy(update={"inputs": {asked: replaced.get(asked, asked) for asked in found.inputs}})
+
+
+def run_function(spec: Project, stage: str) -> RunStage:
     """The function that runs a stage."""
-    function: RunStage = _load(DEFINITIONS[stage].run)
+    function: RunStage = _load(definition(spec, stage).run)
     return function
 
 
-def metrics_function(stage: str) -> MetricsFunction:
+def metrics_function(spec: Project, stage: str) -> MetricsFunction:
     """The function that recomputes a stage's metrics."""
-    function: MetricsFunction = _load(DEFINITIONS[stage].metrics)
+    function: MetricsFunction = _load(definition(spec, stage).metrics)
     return function

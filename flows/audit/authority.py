@@ -12,9 +12,8 @@ from flows.decide import follows
 from flows.folding import Gate, RunState, advance
 from flows.gatefiles import changed_files, load_proposal, read_gate
 from flows.standing import expires_at, standing
-from flows.steps import Done, OpenGate, Propose, Rejected, Release, RunStage, next_step
+from flows.steps import Done, HandOut, OpenGate, Propose, Rejected, Release, RunStage, next_steps
 from specs.canonical import digest, sha256_bytes
-from specs.criteria import blocked
 from specs.decisions import Decision, closing_bytes, signed_bytes
 from specs.errors import GatewrightError, PolicyRefused
 from specs.events import (
@@ -33,6 +32,8 @@ from specs.events import (
     RunCreated,
     RunFinished,
     RunRejected,
+    WorkHandedIn,
+    WorkHandedOut,
 )
 from specs.policy import Policy, read_frozen
 from specs.proposals import blocking_findings
@@ -142,8 +143,7 @@ def _by_policy(
 ) -> None:
     """Ask the rules again, as the gate stood then, whether a blocking criterion had failed taken from the verdicts."""
     decision = payload.decision
-    finished = state.finished(gate.name)
-    failed = finished is not None and blocked(finished.verdicts or ())
+    failed = state.blocked(gate.name)
     truly = replace(gate, blocked=failed or bool(gate.findings))
     at = standing(policy, state, truly, event.at, decision.rework_stage)
     if any(ruling.rule == "once" for ruling in rulings(policy, decision, at)):
@@ -224,12 +224,12 @@ def _transition(
     where = f"event {event.sequence}: {payload.kind}"
     match payload:
         case ProposalMade():
-            due = [next_step(state), next_step(state, retry=False)]
+            due = [*next_steps(state), *next_steps(state, retry=False)]
             if not any(isinstance(s, Propose) and (s.gate, s.round) == (payload.gate, payload.round) for s in due):
                 found["order"].append(f"{where}: gate {payload.gate} round {payload.round} was not due")
         case GateOpened():
-            step = next_step(state)
-            if not (isinstance(step, OpenGate) and (step.gate, step.round) == (payload.gate, payload.round)):
+            due = next_steps(state)
+            if not any(isinstance(s, OpenGate) and (s.gate, s.round) == (payload.gate, payload.round) for s in due):
                 found["order"].append(f"{where}: gate {payload.gate} round {payload.round} was not due")
             found["blocked"] += [f"{where}: {fault}" for fault in _said_truly(history, state, payload)]
         case GateExpired():
@@ -239,6 +239,12 @@ def _transition(
                 found["once"].append(f"{where}: gate {payload.gate} round {payload.round} was not open like this")
             elif ends is None or ends != payload.expired_at or event.at < ends:
                 found["allowed"].append(f"{where}: the policy did not let it expire then")
+        case WorkHandedOut():
+            due = next_steps(state)
+            if not any(isinstance(s, HandOut) and (s.stage, s.round) == (payload.stage, payload.round) for s in due):
+                found["order"].append(f"{where}: the work of {payload.stage} was not due")
+        case WorkHandedIn():
+            found["allowed"] += [f"{where}: {fault}" for fault in _handed_in(state, event, payload, policy)]
         case RunClosed():
             _closing(found, state, event, payload, policy)
         case AttemptReserved():
@@ -246,24 +252,45 @@ def _transition(
         case AttemptPublished():
             attempt = state.current(payload.stage)
             again = attempt is not None and attempt.state == "published" and attempt.evidence == payload.evidence
-            if attempt is None or attempt.number != payload.attempt or not (again or attempt.state == "reserved"):
+            running = attempt is not None and attempt.number == payload.attempt and attempt.state == "reserved"
+            if not (running or again or _ran_into_rework(state, payload)):
                 found["order"].append(f"{where}: {payload.stage} {payload.attempt} was not running")
         case ReleasePublished():
-            if not isinstance(next_step(state), Release):
+            if not isinstance(next_steps(state)[0], Release):
                 found["order"].append(f"{where}: the release gate was not approved")
         case RunFinished():
-            if not isinstance(next_step(state), Done):
+            if not isinstance(next_steps(state)[0], Done):
                 found["order"].append(f"{where}: something was still to do")
         case RunRejected():
-            if not isinstance(next_step(state), Rejected):
+            if not isinstance(next_steps(state)[0], Rejected):
                 found["order"].append(f"{where}: nobody rejected")
+
+
+def _ran_into_rework(state: RunState, published: AttemptPublished) -> bool:
+    """Whether an attempt ran while a rework elsewhere made it obsolete: it may end, and never counts."""
+    known = {a.number: a for a in state.attempts.get(published.stage, [])}
+    attempt = known.get(published.attempt)
+    return attempt is not None and attempt.state == "superseded" and not attempt.evidence
+
+
+def _handed_in(state: RunState, event: Event, came: WorkHandedIn, policy: Policy | None) -> list[str]:
+    """Whether work came for a stage that waited for it, from who may decide at its gate and proved it as asked."""
+    out = state.handed_out.get((came.stage, came.round))
+    approval = state.approvals.get(came.stage)
+    if out is None or approval is None or approval.round != came.round:
+        return [f"{came.stage} round {came.round} waited for no work"]
+    if policy is None:
+        return ["not verifiable without the policy"]
+    rules = policy.at(came.stage)
+    if event.actor not in rules.reviewers:
+        return [f"{event.actor!r} may not decide at gate {came.stage}, nor do its work"]
+    return [] if rules.proves(came.authentication) else [f"gate {came.stage} asks for {rules.authentication}"]
 
 
 def _said_truly(history: History, state: RunState, opened: GateOpened) -> list[str]:
     """Whether a gate said what keeps it closed: verdicts of the finished stage, blocking findings of its sheet."""
     where = f"{opened.gate} round {opened.round}"
-    finished = state.finished(opened.gate)
-    failed = finished is not None and blocked(finished.verdicts or ())
+    failed = state.blocked(opened.gate)
     if opened.findings is None:
         faults = [] if opened.blocked == failed else [f"{where} says blocked={opened.blocked}"]
         silent = state.created is not None and state.created.identity != "" and opened.gate == state.order[0]
@@ -302,9 +329,10 @@ def _closing(
 
 
 def _attempt(history: History, state: RunState, reserved: AttemptReserved) -> list[str]:
-    step = next_step(state)
     name = f"{reserved.stage} {reserved.attempt}"
-    if not isinstance(step, RunStage) or (step.stage, step.attempt) != (reserved.stage, reserved.attempt):
+    due = [s for s in next_steps(state) if isinstance(s, RunStage)]
+    step = next((s for s in due if (s.stage, s.attempt) == (reserved.stage, reserved.attempt)), None)
+    if step is None:
         return [f"{name} was not due: no approval stands for it"]
     try:
         parameters = digest(load_proposal(history.run_dir, step.proposal).parameters)

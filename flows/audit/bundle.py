@@ -27,7 +27,7 @@ from flows.ledger import Ledger
 from flows.ledger.chain import Stored
 from flows.ledger.upkeep import stored_upkeep
 from flows.signing import NAMESPACE
-from flows.workspace import GATES
+from flows.workspace import frozen_graph
 from specs.canonical import canonical_bytes, sha256_file
 from specs.files import storage_errors
 from specs.policy import read_frozen
@@ -49,6 +49,7 @@ _DOCUMENTS = (
     "gates/*/*/*.json",
     "gates/*/*/amended/*.json",
     "proposals/*.json",
+    "proposals/*.yaml",
     f"{_ATTEMPT}/evidence.json",
     f"{_ATTEMPT}/gate.json",
     f"{_ATTEMPT}/proposal.json",
@@ -170,7 +171,7 @@ def _allowed_signers(run_dir: Path) -> bytes:
 def _objects(run_dir: Path, contents: Contents, artifacts: bool, raw_data_of: Path | None) -> dict[str, Path]:
     """The digest that a document names to the file that goes in under it."""
     found: dict[str, Path] = {}
-    for stage in GATES[:-1]:
+    for stage in frozen_graph(run_dir).stages:
         for folder in sorted(attempt_folder(run_dir, stage, 1).parent.glob("[0-9][0-9][0-9]")):
             evidence = _evidence(folder)
             for artifact in evidence.artifacts if evidence else ():

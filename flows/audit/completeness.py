@@ -7,10 +7,11 @@ from typing import Any
 
 from flows.audit.anchors import Anchor, check_head
 from flows.audit.history import History
+from flows.audit.rehearsals import rehearsals
 from flows.audit.report import Checks, Part
 from flows.audit.unpacking import BundleFacts
 from flows.gatefiles import attempt_folder, gate_folder
-from flows.workspace import GATES
+from flows.rehearsing import is_rehearsal
 from specs.events import AttemptReserved, DecisionRecorded, GateOpened, RunClosed, RunCreated
 
 
@@ -23,6 +24,7 @@ def completeness(history: History, anchor: Anchor | None, bundle: BundleFacts | 
     _folders(checks, history)
     _gates(checks, history)
     _goal(checks, history)
+    rehearsals(checks, history)
     check_head(checks, history.run, history.chain.count, history.chain.anchored, anchor)
     return checks.part()
 
@@ -101,7 +103,7 @@ def _folders(checks: Checks, history: History) -> None:
             faults.append(f"{stage} {number} was published, its folder is missing")
     attempts = [a for found in history.state.attempts.values() for a in found] if _midway(history) else []
     running = {(a.stage, a.number) for a in attempts if a.state == "reserved"}
-    for stage in GATES[:-1]:
+    for stage in history.state.stages:
         for folder in _subfolders(attempt_folder(history.run_dir, stage, 1).parent):
             name = folder.relative_to(history.run_dir).as_posix()
             at = int(folder.name) if folder.name.isdecimal() else None
@@ -123,18 +125,20 @@ def _gates(checks: Checks, history: History) -> None:
     rounds: dict[str, list[int]] = {}
     decided = {(p.decision.gate, p.decision.round) for _, p in history.of(DecisionRecorded)}
     opened = [(p.gate, p.round) for _, p in history.of(GateOpened)]
+    state = history.state
+    pending = {(goal.gate, goal.round) for goal in state.goals.values()}
     for key in opened:
         rounds.setdefault(key[0], []).append(key[1])
-        if key not in decided and key != opened[-1]:
+        waits = key in pending or key == opened[-1] or state.gates[key].withdrawn
+        if key not in decided and not waits:
             faults.append(f"gate {key[0]} round {key[1]} has no decision, and the run went on")
     for gate, numbers in sorted(rounds.items()):
         if numbers != list(range(1, len(numbers) + 1)):
             faults.append(f"rounds of gate {gate} are {', '.join(map(str, numbers))}")
-    pending = (history.state.goal.gate, history.state.goal.round)
-    for gate in GATES:
+    for gate in state.order:
         for folder in _subfolders(gate_folder(history.run_dir, gate, 1).parent):
             key = (gate, int(folder.name) if folder.name.isdecimal() else 0)
-            if key not in opened and (key != pending or not _midway(history)):
+            if key not in opened and (key not in pending or not _midway(history)):
                 faults.append(f"{folder.relative_to(history.run_dir).as_posix()} is there, the gate was never opened")
     checks.add("every gate that opened was decided, except the one that waits", faults, f"{len(opened)} gates")
 
@@ -144,5 +148,5 @@ def _goal(checks: Checks, history: History) -> None:
     missing = []
     if state.state == "finished":
         missing = [f"{s} has no published attempt that counts" for s in state.stages if not state.inputs([s])]
-        missing += [] if state.release else ["the release was never published"]
+        missing += [] if state.release or is_rehearsal(state) else ["the release was never published"]
     checks.add("a finished run went through every stage", missing, f"{len(state.stages)} stages, run {state.state}")

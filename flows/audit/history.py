@@ -20,7 +20,6 @@ from flows.ledger.chain import ChainCheck, Fault, Stored, as_stored, opened
 from flows.ledger.engine import reading
 from flows.ledger.schema import events as events_table
 from flows.ledger.upkeep import chain_of, stored_upkeep
-from flows.workspace import GATES
 from specs.events import (
     PAYLOADS,
     TERMINAL_KINDS,
@@ -30,9 +29,12 @@ from specs.events import (
     Event,
     InputsHashed,
     Payload,
+    RunCreated,
 )
+from specs.metrics import STAGES
 from specs.policy import Policy, read_frozen
 from specs.results import Evidence
+from specs.stage_graph import RELEASE, stage_name_problem
 
 P = TypeVar("P", bound=Payload)
 
@@ -168,14 +170,14 @@ class History:
         wanted = row.kind in self.keep and self.kinds[row.kind] <= KEPT_OF_A_BULK_KIND
         if row.kind in _STILL and not wanted and _plainly_an_event(row, fields):
             payload = PAYLOADS[row.kind].model_validate(fields["payload"])
-            _known(row.kind, payload)
+            _known(row.kind, payload, self.state)
             self.state.sequence, self.state.head = row.sequence, row.hash
             if isinstance(payload, InputsHashed):
                 self.inputs.see(row.sequence, payload)
             return
         event = Event.model_validate({**fields, "hash": row.hash})
         payload = event.read()
-        _known(event.kind, payload)
+        _known(event.kind, payload, self.state)
         advance(self.state, event, payload)
         if isinstance(payload, InputsHashed):
             self.inputs.see(event.sequence, payload)
@@ -255,8 +257,11 @@ def _plainly_an_event(row: Stored, fields: dict[str, Any]) -> bool:
     )
 
 
-def _known(kind: str, payload: Payload) -> None:
-    """Raises `ValueError` for a stage or gate that names no folder."""
+def _known(kind: str, payload: Payload, state: RunState) -> None:
+    """Raises `ValueError` for a stage or gate that names no folder of the run."""
+    stages = payload.stages if isinstance(payload, RunCreated) else []
+    if wrong := next((s for s in stages if s not in STAGES and stage_name_problem(s)), None):
+        raise ValueError(f"{wrong!r} is no stage")
     if isinstance(payload, DecisionRecorded):
         named: tuple[tuple[str, str | None], ...] = (
             ("gate", payload.decision.gate),
@@ -265,5 +270,5 @@ def _known(kind: str, payload: Payload) -> None:
     else:
         named = tuple((place, getattr(payload, place)) for place in _PLACES.get(kind, ()))
     for place, name in named:
-        if name is not None and name not in GATES:
+        if name is not None and name not in (state.order if state.created else (*STAGES, RELEASE)):
             raise ValueError(f"{name!r} is no {place}")

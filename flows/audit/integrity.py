@@ -13,6 +13,7 @@ from flows.audit.report import Checks, Part
 from flows.audit.unpacking import BundleFacts
 from flows.gatefiles import attempt_folder, gate_folder, load_proposal, proposal_path, read_gate, shown
 from flows.ledger.chain import FaultKind
+from flows.workspace import frozen_graph
 from specs.canonical import digest, sha256_file
 from specs.criteria import Criterion, judge
 from specs.errors import GatewrightError
@@ -30,6 +31,7 @@ from specs.events import (
 )
 from specs.parameters import leaves
 from specs.proposals import Proposal
+from specs.stage_graph import StageGraph
 
 MANIFEST = "manifest.json"
 
@@ -109,6 +111,9 @@ def _frozen(checks: Checks, history: History) -> None:
     for _, created in history.of(RunCreated):
         for name in ("spec", "policy", "environment"):
             history.files.compare(f"{name}.json", getattr(created, name), compared)
+        recorded, frozen = StageGraph.recorded(created.stages, created.edges), frozen_graph(history.run_dir)
+        if not compared.faults and (recorded.order, recorded.edges) != (frozen.order, frozen.edges):
+            compared.faults.append("the first event names other stages than the spec, or another order")
     checks.add("spec, policy and environment are those the run began with", compared.faults, "3 files")
 
 
@@ -241,9 +246,13 @@ def _gates(checks: Checks, history: History) -> None:
             contents.append(f"{where}: it showed another run of this id")
         if document.after not in (None, event.previous):
             contents.append(f"{where}: it was not made after the event before it")
+        shows = [(d.stage, d.attempt, d.evidence, d.report) for d in document.also]
         if document.finished_stage is not None and document.finished_attempt is not None:
-            there = published.get((document.finished_stage, document.finished_attempt))
-            if there is None or (there.evidence, there.report) != (document.evidence, document.report):
+            stage, attempt = document.finished_stage, document.finished_attempt
+            shows.append((stage, attempt, document.evidence, document.report))
+        for stage, attempt, evidence, report in shows:
+            there = published.get((stage, attempt))
+            if there is None or (there.evidence, there.report) != (evidence, report):
                 contents.append(f"{where}: it showed evidence that was not published")
     check = "what each gate showed is unchanged"
     checks.add(check, compared.faults, f"{count} gates, {compared.compared} files", _counted(compared.unverified))

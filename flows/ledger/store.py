@@ -33,6 +33,10 @@ Judge = Callable[[folding.RunState, datetime], tuple[Payload, str]]
 OWN_ACTOR = "gatewright"
 
 
+class MovedError(Exception):
+    """Something was recorded in between: whoever was about to record something looks again."""
+
+
 class Ledger:
     """Events, gates, decisions and leases of every run of a project, or of a team's projects."""
 
@@ -163,10 +167,13 @@ class Ledger:
             self._check_fence(connection, run, fence)
             return [self._append(connection, run, payload, actor, self.now_in(connection)) for payload in payloads]
 
-    def open_gate(self, run: str, payload: GateOpened, fence: int | None = None, actor: str = OWN_ACTOR) -> Event:
+    def open_gate(
+        self, run: str, payload: GateOpened, fence: int | None = None, actor: str = OWN_ACTOR, after: str | None = None
+    ) -> Event:
         """Open a gate for a round; opening it again with the same digest returns the first event.
 
-        Raises `Refused` when this round has another digest, or another gate of the run still waits.
+        `after` is the hash of the event that the gate's document names as the newest one. Raises `MovedError` when
+        there is a newer one, `Refused` when this round has another digest, or a gate waits that it has to wait for.
         """
         key = {"run": run, "gate": payload.gate, "round": payload.round}
         with writing(self.engine) as connection:
@@ -184,8 +191,11 @@ class Ledger:
                 decisions.c.run == gates.c.run, decisions.c.gate == gates.c.gate, decisions.c.round == gates.c.round
             )
             waiting = connection.execute(select(gates).where(gates.c.run == run, ~decided.exists())).first()
-            if waiting:
+            goal = self._fold(connection, run).goals.get(payload.gate) if waiting else None
+            if waiting and (goal is None or goal.round != payload.round):
                 raise Refused(f"gate {waiting.gate} round {waiting.round} still waits for a decision")
+            if after is not None and row["head"] != after:
+                raise MovedError(f"run {run} moved while gate {payload.gate} was opened")
             event = self._append(connection, run, payload, actor, self.now_in(connection))
             values = {**key, "digest": payload.digest, "sequence": row["sequence"] + 1}
             connection.execute(insert(gates).values(values))

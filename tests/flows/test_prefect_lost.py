@@ -16,7 +16,7 @@ from flows.engine import at_work
 from flows.ledgers import ledger_of_run
 from flows.passage import drive, perform
 from flows.session import Session, open_session
-from flows.steps import NextStep
+from flows.steps import NextStep, place_of
 from flows.workspace import Workspace
 from tests.support import light_run
 
@@ -35,7 +35,7 @@ def test_a_step_under_a_server_that_goes_away_is_done_exactly_once_and_the_loss_
         def _as_task(self, step: NextStep) -> None:
             self.tried += 1
             if done:
-                perform(engine, type(step))
+                perform(engine, type(step), place_of(step))
             raise httpx.ConnectError("[Errno 111] Connection refused")
 
     workspace = light_run.begin(light_run.make_project(tmp_path / "p"))

@@ -405,6 +405,8 @@ def test_the_status_document_is_that_of_the_contract():
             "opened_at": "2026-01-01T00:00:09.000000Z",
             "waits_for": ["me"],
         },
+        "open_gates": ["r.train.1"],
+        "work": [],
         "stages": [
             {
                 "name": "data",

@@ -45,7 +45,7 @@ class TrainingConfiguration(Strict):
     epochs: int = Field(1, ge=1, le=1000, description="passes over the training samples")
     max_steps: int | None = Field(None, ge=1, description="optimizer steps at most; null: epochs decide")
     micro_batch: int = Field(1, ge=1, description="samples per forward pass")
-    gradient_accumulation: int = Field(8, ge=1, description="micro batches per optimizer step")
+    gradient_accumulation: int = Field(8, ge=1, description="micro batches per optimizer step, over all ranks")
     max_length: int = Field(1024, ge=8, description="tokens of the longest sample")
     max_tokens_per_step: int | None = Field(None, ge=8, description="padded tokens per optimizer step at most")
     max_tokens_per_micro_batch: int | None = Field(
@@ -70,11 +70,15 @@ class TrainingConfiguration(Strict):
     judge_after: float | None = Field(
         None, gt=0, lt=1, description="share of the steps after which is judged; null: the first of several epochs"
     )
-    threads: int = Field(2, ge=1, description="CPU threads of the worker; another count changes bits")
+    threads: int = Field(2, ge=1, description="CPU threads of each rank; another count changes bits")
+    ranks: int = Field(1, ge=1, le=64, description="processes, each with a device, that share every optimizer step")
+    sharding: Literal["ddp", "zero1", "zero2", "zero3", "fsdp"] = Field(
+        "ddp", description="what ranks divide beside the samples; ddp: nothing, each holds the whole model"
+    )
 
     @property
     def effective_batch(self) -> int:
-        """Samples per optimizer step."""
+        """Samples per optimizer step, over all ranks."""
         return self.micro_batch * self.gradient_accumulation
 
 
@@ -170,7 +174,7 @@ def replace(parameters: dict[str, Any], path: str, value: Any) -> dict[str, Any]
     return {**parameters, head: replace(parameters[head], rest, value) if rest else value}
 
 
-ADDED_LATER: dict[str, Any] = {"packing": False, "allocator": "default"}
+ADDED_LATER: dict[str, Any] = {"packing": False, "allocator": "default", "ranks": 1, "sharding": "ddp"}
 """Settings of a training that earlier versions did not know, with the value that means what those did."""
 
 

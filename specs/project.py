@@ -225,7 +225,7 @@ class Launcher(Strict):
     """How training processes start."""
 
     kind: Literal["local"] = Field("local", description="processes of this machine")
-    processes: Literal[1] = Field(1, description="training processes")
+    processes: int = Field(1, ge=1, le=64, description="training processes (ranks); each holds the whole model")
     memory_gb: float | None = Field(
         None, gt=0, description="memory that a training process may have, in GB; null: what can be used of the device"
     )

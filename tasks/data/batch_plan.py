@@ -70,7 +70,9 @@ ADDED = ("row", "start")
 """Columns that plans of earlier versions lack: there every sample has a row of its own."""
 
 
-def plan_batches(samples: Sequence[tuple[str, int]], training: TrainingConfiguration, ranks: int = 1) -> list[PlanRow]:
+def plan_batches(
+    samples: Sequence[tuple[str, int]], training: TrainingConfiguration, ranks: int | None = None
+) -> list[PlanRow]:
     """The plan of a run over (sample_id, n_tokens), a function of its arguments alone; input order is irrelevant.
 
     Every optimizer step has `effective_batch` samples over all ranks, except the last of an epoch. Micro batches of
@@ -80,6 +82,7 @@ def plan_batches(samples: Sequence[tuple[str, int]], training: TrainingConfigura
     Raises `InputError` for no samples, a sample longer than `max_length` or than the budget, a step above
     `max_tokens_per_step`, micro batches that the ranks cannot share, or packing without two samples that fit.
     """
+    ranks = training.ranks if ranks is None else ranks
     _check(samples, training, ranks)
     rows: list[PlanRow] = []
     for epoch, step, group in _all_steps(samples, training):

@@ -42,10 +42,10 @@ def take_census(
     """
     mine = [step for step in steps if step.epoch == epoch]
     numbers = {step.step for step in mine}
-    wanted = [(s.step, b.number, list(b.sample_ids)) for s in mine for b in s.micro_batches]
-    found = [(r["step"], r["micro_batch"], r["sample_ids"]) for r in fed if r["step"] in numbers]
-    planned = Counter(i for _, _, ids in wanted for i in ids)
-    counted = Counter(i for _, _, ids in found for i in ids)
+    wanted = [(s.step, b.number, b.rank, list(b.sample_ids)) for s in mine for b in s.micro_batches]
+    found = [(r["step"], r["micro_batch"], r.get("rank", 0), r["sample_ids"]) for r in fed if r["step"] in numbers]
+    planned = Counter(i for *_, ids in wanted for i in ids)
+    counted = Counter(i for *_, ids in found for i in ids)
     wanted_times = Counter(planned.keys()) if whole_plan else planned
     wrong = sum(one != other for one, other in zip(wanted, found, strict=False)) + abs(len(wanted) - len(found))
     return Census(

@@ -97,6 +97,10 @@ class CheckpointStore:
             passed.append(Passed(path.name, fault))
         return None, passed
 
+    def at(self, step: int) -> Checkpoint:
+        """The checkpoint of a step that another rank published."""
+        return Checkpoint(step, self.folder / f"{step:08d}")
+
     def publish(self, step: int, write: Callable[[Path], None], expected_bytes: int) -> Checkpoint:
         """Write a checkpoint through `write(folder)` and make it visible, then delete what is past `keep`.
 

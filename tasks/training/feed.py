@@ -28,6 +28,7 @@ class PlannedMicroBatch:
     sample_ids: tuple[str, ...]
     padded_tokens: int
     places: tuple[tuple[int, int], ...] = ()
+    rank: int = 0
 
     @property
     def rows(self) -> int:
@@ -46,7 +47,10 @@ class PlannedMicroBatch:
 
 @dataclass(frozen=True)
 class PlannedStep:
-    """One optimizer step. `first_row` and `end_row` are row numbers of the plan: resume means start at `first_row`."""
+    """One optimizer step over all ranks, its micro batches in the order of the plan.
+
+    `first_row` and `end_row` are row numbers of the plan: resume means start at `first_row`.
+    """
 
     epoch: int
     step: int
@@ -54,26 +58,36 @@ class PlannedStep:
     end_row: int
     micro_batches: tuple[PlannedMicroBatch, ...]
 
+    def of(self, rank: int) -> tuple[PlannedMicroBatch, ...]:
+        """The micro batches of one rank; none where a partial step has fewer than there are ranks."""
+        return tuple(batch for batch in self.micro_batches if batch.rank == rank)
 
-def group_steps(rows: Sequence[PlanRow], rank: int = 0) -> list[PlannedStep]:
-    """The steps of one rank, in the order of the plan's rows.
+    @property
+    def rounds(self) -> int:
+        """Micro batches of the rank that has the most."""
+        return 1 + max(batch.number for batch in self.micro_batches)
 
-    Raises `TrainingError` when steps are not 1, 2, 3, ... or a step's micro batches not 0, 1, 2, ...
+
+def group_steps(rows: Sequence[PlanRow], ranks: int = 1) -> list[PlannedStep]:
+    """The steps of a plan for so many ranks, in the order of its rows.
+
+    Raises `TrainingError` when steps are not 1, 2, 3, ..., when a step's micro batches are not 0, 1, 2, ... with the
+    ranks in turn, or when it was made for another number of ranks.
     """
     steps = []
     numbered = list(enumerate(rows))
     for expected, ((epoch, step), group) in enumerate(groupby(numbered, lambda r: (r[1].epoch, r[1].step)), start=1):
         members = list(group)
         batches = []
-        mine = [row for _, row in members if row.rank == rank]
-        for number, batch in groupby(mine, lambda row: row.micro_batch):
+        for (number, rank), batch in groupby((row for _, row in members), lambda row: (row.micro_batch, row.rank)):
             planned = list(batch)
             if [row.position for row in planned] != list(range(len(planned))):
                 raise TrainingError(f"batch plan: positions of step {step}, micro batch {number} are out of order")
-            batches.append(_micro_batch(number, planned))
-        if step != expected or [b.number for b in batches] != list(range(len(batches))):
+            batches.append(_micro_batch(number, rank, planned))
+        if step != expected or [(b.number, b.rank) for b in batches] != [divmod(k, ranks) for k in range(len(batches))]:
             raise TrainingError(
-                f"batch plan: expected step {expected} with its micro batches in order, found step {step}",
+                f"batch plan: expected step {expected} with its micro batches in order, dealt to {ranks} ranks in "
+                f"turn, found step {step}",
                 "make the plan again by the stress test; a plan is never edited by hand",
             )
         steps.append(PlannedStep(epoch, step, members[0][0], members[-1][0] + 1, tuple(batches)))
@@ -82,13 +96,14 @@ def group_steps(rows: Sequence[PlanRow], rank: int = 0) -> list[PlannedStep]:
     return steps
 
 
-def _micro_batch(number: int, planned: Sequence[PlanRow]) -> PlannedMicroBatch:
+def _micro_batch(number: int, rank: int, planned: Sequence[PlanRow]) -> PlannedMicroBatch:
     packed = any(row.start for row in planned)
     return PlannedMicroBatch(
         number,
         tuple(row.sample_id for row in planned),
         max(row.start + row.padded_tokens for row in planned),
         tuple((row.row, row.start) for row in planned) if packed else (),
+        rank,
     )
 
 
@@ -105,29 +120,32 @@ class MicroBatch:
 
 @dataclass(frozen=True)
 class Step:
-    """An optimizer step as fed."""
+    """An optimizer step as fed to one rank: its own micro batches."""
 
     planned: PlannedStep
     micro_batches: tuple[MicroBatch, ...]
 
     @property
     def learnt_tokens(self) -> int:
-        """What the step's loss is divided by, so that 1 x 8 equals 8 x 1."""
+        """Learnt tokens of this rank; their sum over all ranks is what the step's loss is divided by."""
         return sum(batch.learnt_tokens for batch in self.micro_batches)
 
 
 class Feed:
-    """The planned steps over encoded samples. It has no length on purpose: the plan says when it ends."""
+    """The planned steps of a rank over encoded samples. It has no length on purpose: the plan says when it ends."""
 
-    def __init__(self, steps: Sequence[PlannedStep], samples: dict[str, Encoded], pad_id: int, start: int = 0) -> None:
+    def __init__(
+        self, steps: Sequence[PlannedStep], samples: dict[str, Encoded], pad_id: int, start: int = 0, rank: int = 0
+    ) -> None:
         self.steps = steps
         self.samples = samples
         self.pad_id = pad_id
         self.start = start
+        self.rank = rank
 
     def __iter__(self) -> Iterator[Step]:
         for planned in self.steps[self.start :]:
-            yield Step(planned, tuple(self.batch(b) for b in planned.micro_batches))
+            yield Step(planned, tuple(self.batch(b) for b in planned.of(self.rank)))
 
     def batch(self, planned: PlannedMicroBatch) -> MicroBatch:
         """The tensors of one planned micro batch."""

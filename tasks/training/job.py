@@ -40,6 +40,7 @@ class Job(Strict):
     judge_acts: bool = Field(True, description="false: the verdict is only recorded, as in a rehearsal")
     judge_bound: float = Field(0.0, description="what the change of the held-out loss must be below, in nats/token")
     memory_limit_bytes: int | None = Field(None, ge=1, description="the process may not hold more; null: no limit")
+    collective_timeout_s: float = Field(1800, gt=0, description="how long ranks wait for one that does not come")
     fed_samples: int = Field(8, ge=0, description="samples written to fed.jsonl, decoded from the tensors as fed")
     checks: bool = Field(False, description="show after the last step that batches, masks and ends do what they should")
     save_at: list[int] = Field(default_factory=list, description="steps to save at, beside every save_steps")

@@ -45,8 +45,18 @@ def run_training(
     if finished is not None and path.is_file() and path.read_bytes() == data:
         return finished
     write_bytes(path, data)
-    threads, allocator = job.training.threads, job.training.allocator
-    said = run_worker(module, path, log, progress, on_event, threads=threads, allocator=allocator, stop=stop)
+    training = job.training
+    said = run_worker(
+        module,
+        path,
+        log,
+        progress,
+        on_event,
+        threads=training.threads,
+        allocator=training.allocator,
+        stop=stop,
+        ranks=training.ranks,
+    )
     if not said:
         raise WorkerError("the training worker ended without a result", f"its log is {log}")
     return WorkerResult.model_validate(said)

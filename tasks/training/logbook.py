@@ -24,15 +24,21 @@ NEVER_CUT = (SESSIONS, MEMORY, CONTINUITY, SPIKES)
 
 
 class Logbook:
-    """JSON lines in one folder. Every line reaches the system at once, and the disk with each checkpoint."""
+    """JSON lines in one folder. Every line reaches the system at once, and the disk with each checkpoint.
 
-    def __init__(self, folder: Path) -> None:
+    With `writes` false it only reads: of several ranks, one writes.
+    """
+
+    def __init__(self, folder: Path, *, writes: bool = True) -> None:
         self.folder = folder
+        self.writes = writes
         with storage_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
 
     def write(self, name: str, record: dict[str, Any]) -> None:
         """Append one record; NaN and infinity are null."""
+        if not self.writes:
+            return
         line = json.dumps(_finite(record), ensure_ascii=False, allow_nan=False) + "\n"
         path = self.folder / name
         with storage_errors(path), path.open("a", encoding="utf-8", newline="\n") as file:
@@ -56,7 +62,7 @@ class Logbook:
 
     def drop_unfinished(self) -> None:
         """Take away a last line that a power loss left without its end, so that the next record begins a line."""
-        for name in NEVER_CUT:
+        for name in NEVER_CUT if self.writes else ():
             path = self.folder / name
             data = path.read_bytes() if path.exists() else b""
             if data and not data.endswith(b"\n"):
@@ -71,7 +77,7 @@ class Logbook:
     def offsets(self) -> dict[str, int]:
         """Sizes in bytes of the files that a resume cuts, after they have reached the disk."""
         sizes = {}
-        for name in CUT_ON_RESUME:
+        for name in CUT_ON_RESUME if self.writes else ():
             path = self.folder / name
             with storage_errors(path), path.open("ab") as file:
                 os.fsync(file.fileno())
@@ -83,7 +89,7 @@ class Logbook:
 
         Raises `WorkerError` when a file is shorter than the checkpoint knew it.
         """
-        for name in CUT_ON_RESUME:
+        for name in CUT_ON_RESUME if self.writes else ():
             path, wanted = self.folder / name, offsets.get(name, 0)
             size = path.stat().st_size if path.exists() else 0
             if size < wanted:

@@ -62,6 +62,9 @@ def check_possible(training: TrainingConfiguration, device: str) -> None:
         problems.append((f"method full cannot train {training.weights} weights", "weights: fp32 or bf16"))
     if (training.method == "qlora") != training.weights.startswith("nf4"):
         problems.append((f"method {training.method} does not go with weights {training.weights}", "qlora: nf4, nf4-dq"))
+    if training.sharding != "ddp":
+        what = f"sharding {training.sharding} is predicted (`gatewright estimate`), but no worker trains it yet"
+        problems.append((what, "sharding: ddp: every rank holds the whole model"))
     eight_bit = "8bit" in training.optimizer
     if (training.method == "qlora" or eight_bit) and importlib.util.find_spec("bitsandbytes") is None:
         what = "method qlora" if training.method == "qlora" else f"optimizer {training.optimizer}"

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specs.errors import InputError, PeerLost
+from tasks.interrupts import StopRequest
 
 if TYPE_CHECKING:
     import torch
@@ -59,10 +60,6 @@ class Ranks:
         """Whether this is the rank that writes and speaks."""
         return self.rank == 0
 
-    def mine(self, items: Iterable[Any]) -> list[Any]:
-        """Every `count`-th item, from `rank` on. Asks nobody."""
-        return list(items)[self.rank :: self.count]
-
     def any(self, flag: bool) -> bool:
         """Whether any rank says yes."""
         return bool(self._reduce(int(flag), "MAX"))
@@ -97,6 +94,16 @@ class Ranks:
     def meet(self) -> None:
         """Wait for all."""
         self.any(False)
+
+    def agree_to_stop(self, stop: StopRequest) -> bool:
+        """Whether any rank was asked to stop; all of them are, from here on."""
+        return self.heard(stop, self.any(stop.requested()))
+
+    def heard(self, stop: StopRequest, asked: bool) -> bool:
+        """The same when all know already whether any was `asked`."""
+        if asked and not stop.requested():
+            stop.request("asked of another rank")
+        return asked
 
     def sum_gradients(self, parameters: Iterable[torch.nn.Parameter]) -> None:
         """Replace every gradient by its sum over all ranks. One that no rank has stays away."""
@@ -141,6 +148,10 @@ class Ranks:
             ) from error
 
 
+ALONE = Ranks()
+"""A training of one rank."""
+
+
 def _gradient(parameter: torch.nn.Parameter) -> torch.Tensor:
     import torch
 
@@ -169,7 +180,7 @@ def join(seat: Seat, count: int, timeout_s: float) -> Ranks:
     """Meet the other ranks. Raises `PeerLost` when they do not come, and `InputError` for a worker that was started as
     no rank of this training, or for ranks on different kinds of device."""
     if count == 1 and seat.meeting is None:
-        return Ranks()
+        return ALONE
     if seat.meeting is None or not 0 <= seat.rank < count:
         raise InputError(
             f"a training of {count} ranks has no rank {seat.rank}" + ("" if seat.meeting else ", or no place to meet"),
@@ -178,13 +189,14 @@ def join(seat: Seat, count: int, timeout_s: float) -> Ranks:
     import torch
     import torch.distributed as dist
 
+    c10d: Any = dist  # its stores are exported, but not declared so
     _stay_on_this_machine()
     ranks = Ranks(seat.rank, count)
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
     with ranks._peers():
         dist.init_process_group(
             backend,
-            store=dist.FileStore(str(seat.meeting), count),  # type: ignore[no-untyped-call,unused-ignore]
+            store=c10d.FileStore(str(seat.meeting), count),
             rank=seat.rank,
             world_size=count,
             timeout=timedelta(seconds=timeout_s),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from transformers import TrainerCallback
@@ -14,6 +14,7 @@ from tasks.training.collate import IGNORED
 from tasks.training.feed import MicroBatch
 from tasks.training.logbook import MEMORY, METRICS, Logbook
 from tasks.training.measure import PeakMeter
+from tasks.training.ranks import ALONE, Ranks
 
 if TYPE_CHECKING:
     from tasks.training.trainer import PlannedTrainer
@@ -63,20 +64,28 @@ def _own(batch: MicroBatch, row: int, start: int) -> tuple[Any, int]:
     return mask, following
 
 
-def record_memory(logbook: Logbook, meter: PeakMeter, phase: str, step: int, **more: Any) -> None:
-    """One line of `memory.jsonl`: the peak of a phase since the meter's last reset."""
-    logbook.write(
-        MEMORY,
-        {
-            "phase": phase,
-            "step": step,
-            "peak_bytes": meter.peak_bytes(),
-            "reserved_bytes": meter.reserved_bytes(),
-            "baseline_bytes": meter.baseline_bytes,
-            "method": meter.method,
-            **more,
-        },
-    )
+def record_memory(logbook: Logbook, meter: PeakMeter, phase: str, step: int, ranks: Ranks = ALONE, **more: Any) -> None:
+    """One line of `memory.jsonl` for each rank: the peak of a phase since its meter's last reset."""
+    ours = {
+        "phase": phase,
+        "step": step,
+        "peak_bytes": meter.peak_bytes(),
+        "reserved_bytes": meter.reserved_bytes(),
+        "baseline_bytes": meter.baseline_bytes,
+        "method": meter.method,
+        "rank": ranks.rank,
+        **more,
+    }
+    for line in ranks.gather(ours):
+        logbook.write(MEMORY, line)
+
+
+COUNTS_OF_STEP = ("tokens", "padded_tokens", "learnt_tokens", "samples")
+MEMORY_OF_STEP = ("memory_bytes", "held_bytes", "reserved_bytes")
+
+
+def _largest(values: Iterable[int | None]) -> int | None:
+    return max((v for v in values if v is not None), default=None)
 
 
 class Recorder(TrainerCallback):
@@ -99,7 +108,7 @@ class Recorder(TrainerCallback):
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Mark where the step begins, so that it can be given up."""
-        if self.trainer.job.kill_after_step == state.global_step > 0:
+        if self.trainer.job.kill_after_step == state.global_step > 0 and self.trainer.ranks.first:
             os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))
         self.trainer.mark_step()
         self.trainer.meter.reset()
@@ -118,22 +127,21 @@ class Recorder(TrainerCallback):
         """Write the step down; save and end where it is time."""
         trainer, step, job = self.trainer, state.global_step, self.trainer.job
         assert trainer.current is not None
-        batches = trainer.current.micro_batches
+        seconds = time.perf_counter() - self.began
+        said = trainer.ranks.gather(self._ours())
         record = {
             "step": step,
             "epoch": trainer.current.planned.epoch,
             "loss": trainer.step_loss,
             "grad_norm": trainer.step_grad_norm,
             "lr": self.lr,
-            "tokens": sum(b.tokens for b in batches),
-            "padded_tokens": sum(b.padded_tokens for b in batches),
-            "learnt_tokens": trainer.current.learnt_tokens,
-            "samples": sum(len(b.planned.sample_ids) for b in batches),
-            "seconds": time.perf_counter() - self.began,
-            "memory_bytes": trainer.meter.peak_bytes(),
-            "held_bytes": trainer.meter.current_bytes(),
-            "reserved_bytes": trainer.meter.reserved_bytes(),
+            **{name: sum(one[name] for one in said) for name in COUNTS_OF_STEP},
+            "seconds": seconds,
+            **{name: _largest(one[name] for one in said) for name in MEMORY_OF_STEP},
         }
+        if len(said) > 1:
+            record["memory_bytes_by_rank"] = [one["memory_bytes"] for one in said]
+        trainer.write_fed([one["fed"] for one in said])
         if trainer.skipped_in_a_row:
             record["skipped"] = True
         trainer.logbook.write(METRICS, record | trainer.spike)
@@ -142,15 +150,32 @@ class Recorder(TrainerCallback):
         state.epoch = float(trainer.current.planned.epoch)
         trainer.compare_with_before()
         trainer.end_epoch()
-        end = step >= state.max_steps or step == job.stop_after_step or trainer.stop.requested()
+        stop = trainer.ranks.heard(trainer.stop, any(one["stop"] for one in said))
+        end = step >= state.max_steps or step == job.stop_after_step or stop
         control.should_training_stop = end
-        control.should_save = end or self._time_to_save(step)
+        control.should_save = end or any(one["over"] for one in said) or self._save_planned(step)
 
-    def _time_to_save(self, step: int) -> bool:
-        minutes = self.trainer.save_minutes
-        over = minutes is not None and self.clock() - self.saved >= 60 * minutes
+    def _ours(self) -> dict[str, Any]:
+        """What this rank has to say at the end of a step."""
+        trainer, minutes = self.trainer, self.trainer.save_minutes
+        assert trainer.current is not None
+        batches, meter = trainer.current.micro_batches, trainer.meter
+        return {
+            "tokens": sum(b.tokens for b in batches),
+            "padded_tokens": sum(b.padded_tokens for b in batches),
+            "learnt_tokens": trainer.current.learnt_tokens,
+            "samples": sum(len(b.planned.sample_ids) for b in batches),
+            "memory_bytes": meter.peak_bytes(),
+            "held_bytes": meter.current_bytes(),
+            "reserved_bytes": meter.reserved_bytes(),
+            "stop": trainer.stop.requested(),
+            "over": minutes is not None and self.clock() - self.saved >= 60 * minutes,
+            "fed": trainer.fed,
+        }
+
+    def _save_planned(self, step: int) -> bool:
         asked = step in self.trainer.job.save_at or step == self.trainer.judge_after_step
-        return over or asked or step % self.trainer.save_steps == 0
+        return asked or step % self.trainer.save_steps == 0
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """After a save nothing is lost: the time for an evaluation."""

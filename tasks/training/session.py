@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 import torch
+from transformers import set_seed
 
 from specs.canonical import sha256_file
 from specs.errors import InputError, ModelError, ResumeRefused, Stopped, TrainingError
@@ -14,6 +16,7 @@ from tasks.data.batch_plan import PlanRow, read_plan
 from tasks.interrupts import StopRequest
 from tasks.models.folder import digest_model
 from tasks.prompts import PromptTemplate
+from tasks.training.arguments import training_arguments
 from tasks.training.checkpoints import Checkpoint, CheckpointStore, Passed
 from tasks.training.checks import generated_answers, training_checks
 from tasks.training.continuity import Retrace, require_same_loss, tolerance
@@ -25,7 +28,8 @@ from tasks.training.limit import limit_memory
 from tasks.training.logbook import CENSUS, CONTINUITY, METRICS, SESSIONS, SPIKES, Logbook
 from tasks.training.measure import PeakMeter
 from tasks.training.models import build_trainable, check_possible, choose_device, export
-from tasks.training.packing import prove_separation, require_separation
+from tasks.training.packing import chosen_batch, prove_separation, require_separation
+from tasks.training.ranks import ALONE, Ranks
 from tasks.training.recorder import record_memory
 from tasks.training.settings import (
     compare,
@@ -39,7 +43,7 @@ from tasks.training.settings import (
 )
 from tasks.training.spikes import passed_over_steps
 from tasks.training.state import expected_checkpoint_bytes, read_counters, restore_weights
-from tasks.training.trainer import PlannedTrainer, StepGivenUp, training_arguments
+from tasks.training.trainer import PlannedTrainer, StepGivenUp
 from tasks.worker_side import Channel, ends_at_once
 
 NOTHING_LOST = "nothing was trained in this session, nothing is lost"
@@ -51,7 +55,16 @@ class Session:
 
     trainer_type: type[PlannedTrainer] = PlannedTrainer
 
-    def __init__(self, job: Job, store: CheckpointStore, logbook: Logbook, channel: Channel, stop: StopRequest) -> None:
+    def __init__(
+        self,
+        job: Job,
+        store: CheckpointStore,
+        logbook: Logbook,
+        channel: Channel,
+        stop: StopRequest,
+        ranks: Ranks = ALONE,
+    ) -> None:
+        self.ranks = ranks
         self.job = job
         self.store = store
         self.logbook = logbook
@@ -72,10 +85,12 @@ class Session:
         check_possible(self.job.training, self.device)
         torch.set_num_threads(self.job.training.threads)
         with ends_at_once(self.stop, self.channel, NOTHING_LOST):
-            self._verify_inputs()
+            self.store.session = self.ranks.from_first(self.store.session)
+            if self.ranks.first:  # the others read the same files of the same machine, after it
+                self._verify_inputs()
             rows = read_plan(self.job.plan)
-            self.steps = group_steps(rows)
-            checkpoint, passed = self.store.newest()  # reads every file of a checkpoint
+            self.steps = group_steps(rows, self.ranks.count)
+            checkpoint, passed = self._newest()
         self._begin(checkpoint, passed)
         with ends_at_once(self.stop, self.channel, NOTHING_LOST):
             template = PromptTemplate.load(self.job.base_model)
@@ -86,7 +101,8 @@ class Session:
             model = self._model(checkpoint)
         with self.meter:
             trainer = self._trainer(model, feed, template, checkpoint)
-            self.stop.raise_if_requested(NOTHING_LOST)
+            if self.ranks.agree_to_stop(self.stop):
+                self.stop.raise_if_requested(NOTHING_LOST)
             done = self._train(trainer, feed, checkpoint)
             newest = trainer.checkpoint.folder.name if trainer.checkpoint else ""
             result = WorkerResult(
@@ -98,7 +114,8 @@ class Session:
             )
             if result.finished:
                 self._finish(trainer, feed)
-        write_json(self.job.out / "result.json", result)
+        if self.ranks.first:
+            write_json(self.job.out / "result.json", result)
         return result
 
     # -- before
@@ -114,6 +131,15 @@ class Session:
                 "put the old files back, or start a new run",
             )
 
+    def _newest(self) -> tuple[Checkpoint | None, list[Passed]]:
+        """The newest checkpoint that verifies: rank 0 reads every file of it, the others take its word."""
+        checkpoint, passed = self.store.newest() if self.ranks.first else (None, [])
+        told = {"step": checkpoint and checkpoint.step, "passed": [(p.name, p.reason) for p in passed]}
+        told = self.ranks.from_first(told)
+        if not self.ranks.first and told["step"] is not None:
+            checkpoint = self.store.at(told["step"])
+        return checkpoint, [Passed(name, reason) for name, reason in told["passed"]]
+
     def _begin(self, checkpoint: Checkpoint | None, passed: Sequence[Passed]) -> None:
         """Go on from a checkpoint: the logbook is cut to it, and this session is written down."""
         damaged = [p for p in passed if p.name.isdecimal()]
@@ -122,7 +148,9 @@ class Session:
                 "no checkpoint can be resumed exactly: " + "; ".join(f"{p.name}: {p.reason}" for p in damaged),
                 f"restore the files, or delete {self.store.folder} to train from the beginning",
             )
-        self.recorded = recorded_settings(self.job, self._device_facts()["name"], tokenizer_digest(self.job.base_model))
+        devices = self.ranks.gather(self._device_facts()["name"])
+        device = devices[0] if len(set(devices)) == 1 else ", ".join(devices)
+        self.recorded = recorded_settings(self.job, device, tokenizer_digest(self.job.base_model))
         if checkpoint:
             found = read_counters(checkpoint.folder)
             compare(found.pop("settings"), self.recorded, self.store.folder)
@@ -131,12 +159,18 @@ class Session:
         self.logbook.drop_unfinished()
         self.retrace = self._retrace()
         self.logbook.cut(self.counters.get("offsets", {}))
-        if self.counters["step"] < (self.job.judge_after_step or 0):
+        if self.ranks.first and self.counters["step"] < (self.job.judge_after_step or 0):
             (self.job.out / JUDGEMENT).unlink(missing_ok=True)  # it is made again when its step is reached again
         self._write_session(checkpoint, passed)
+        self.ranks.meet()  # what is cut is cut before another rank reads it
 
     def _retrace(self) -> Retrace:
-        """The steps that were trained after the checkpoint and are trained again; none that a roll back changes."""
+        """The steps that were trained after the checkpoint and are trained again; none that a roll back changes.
+
+        Rank 0 compares; what it reads here, the others may find cut already.
+        """
+        if not self.ranks.first:
+            return Retrace([], self.device, self.job.training.compute)
         after = self.logbook.read_after(METRICS, self.counters.get("offsets", {}).get(METRICS, 0))
         changed = passed_over_steps(self.logbook.read(SPIKES))
         same = [line for line in after if line["step"] not in changed or line.get("spike") == "passed over"]
@@ -151,6 +185,7 @@ class Session:
                 "checkpoint": checkpoint.folder.name if checkpoint else None,
                 "passed_over": [{"name": p.name, "reason": p.reason} for p in passed],
                 "threads": torch.get_num_threads(),
+                "ranks": self.ranks.count,
                 "device": self._device_facts(),
                 "versions": library_versions(),
             },
@@ -169,13 +204,17 @@ class Session:
 
     def _feed(self, rows: Sequence[PlanRow], template: PromptTemplate) -> Feed:
         self.channel.start("encoding the planned samples")
-        wanted = {row.sample_id for row in rows}
+        mine = [row for row in rows if row.rank == self.ranks.rank]
+        wanted = {row.sample_id for row in mine}
+        proven = chosen_batch(self.steps) if self.ranks.first else None  # rank 0 proves it, whoever trains it
+        wanted |= set(proven.sample_ids if proven else ())
         wanted |= {*self.job.probe_sample_ids, *self.job.evaluation_sample_ids, *self.job.judge_sample_ids}
         samples = read_samples(self.job.samples, wanted, template)
-        check_lengths(rows, samples)
+        check_lengths(mine, samples)
         pad = template.tokenizer.pad_token_id
         end = int(template.tokenizer.eos_token_id)
-        return Feed(self.steps, samples, end if pad is None else int(pad), self.counters["step"])
+        pad_id = end if pad is None else int(pad)
+        return Feed(self.steps, samples, pad_id, self.counters["step"], self.ranks.rank)
 
     def _model(self, checkpoint: Checkpoint | None) -> Any:
         """What is trained, with the weights of the checkpoint."""
@@ -188,7 +227,7 @@ class Session:
     def _trainer(
         self, model: Any, feed: Feed, template: PromptTemplate, checkpoint: Checkpoint | None
     ) -> PlannedTrainer:
-        record_memory(self.logbook, self.meter, "load", self.counters["step"], session=self.store.session)
+        self._record_memory("load", self.counters["step"])
         self.store.require_space_for_run(expected_checkpoint_bytes(model, self.job.training.optimizer))
         trainer = self.trainer_type(
             model,
@@ -203,12 +242,16 @@ class Session:
             counters=self.counters,
             tokenizer=template.tokenizer,
             retrace=self.retrace,
+            ranks=self.ranks,
             on_begin=lambda: self._write_settings(trainer),
             after_save=lambda: self._judge_if_due(trainer, feed),
         )
         trainer.checkpoint = checkpoint
-        self._prove_packing(trainer, feed)
-        if checkpoint:
+        if self.ranks.first:
+            self._prove_packing(trainer, feed)
+        if not self.ranks.first:  # other dropout than rank 0; a checkpoint brings back where it stood
+            set_seed(self.job.training.seed + self.ranks.rank)
+        elif checkpoint:
             self._prove_continuity(trainer, feed, checkpoint)
         return trainer
 
@@ -224,7 +267,7 @@ class Session:
         pinned = self.counters.get("pinned")
         if pinned is None:
             return
-        batch = feed.batch(self.steps[checkpoint.step - 1].micro_batches[pinned["micro_batch"]])
+        batch = feed.batch(self.steps[checkpoint.step - 1].of(0)[pinned["micro_batch"]])
         compute = self.job.training.compute
         now, allowed = pinned_loss(trainer.model, batch, self.device, compute), tolerance(self.device, compute)
         difference = require_same_loss(pinned["loss"], now, allowed, checkpoint.folder.name)
@@ -241,9 +284,11 @@ class Session:
 
     def _write_settings(self, trainer: PlannedTrainer) -> None:
         """`settings.json`; raises `TrainingError` when a setting that was asked for has no effect."""
-        longest = max(
-            len(trainer.feed.samples[i].input_ids) for s in self.steps for b in s.micro_batches for i in b.sample_ids
-        )
+        rank = self.ranks.rank
+        own = (len(trainer.feed.samples[i].input_ids) for s in self.steps for b in s.of(rank) for i in b.sample_ids)
+        longest = max(self.ranks.gather(max(own, default=0)))
+        if not self.ranks.first:
+            return
         effective = effective_settings(self.job, trainer, self.steps, longest)
         write_json(self.job.out / "settings.json", settings_document(self.job, effective, self._device_facts()))
         faults = without_effect(requested_settings(self.job.training), effective)
@@ -302,8 +347,9 @@ class Session:
         ids, training = self.job.judge_sample_ids, self.job.training
         self.channel.say(f"measuring the loss of {len(ids)} held-out samples")
         batches = feed.batches(ids, max(1, training.micro_batch // 2), feed.most_padded_tokens)
-        found = sample_losses(trainer.model, batches, feed.samples, self.device, training.compute, self.stop)
-        record_memory(self.logbook, self.meter, "judge", step, session=self.store.session)
+        model = trainer.model
+        found = sample_losses(model, batches, feed.samples, self.device, training.compute, self.stop, self.ranks)
+        self._record_memory("judge", step)
         return found
 
     def _judge_if_due(self, trainer: PlannedTrainer, feed: Feed) -> None:
@@ -311,18 +357,20 @@ class Session:
         the verdict is stop, or ask and nobody was asked yet."""
         job, path = self.job, self.job.out / JUDGEMENT
         at = trainer.checkpoint.step if trainer.checkpoint else 0
-        if at == 0 or at != job.judge_after_step or self.stop.requested():
+        if at == 0 or at != job.judge_after_step or self.ranks.agree_to_stop(self.stop):
             return
-        if path.is_file():
-            found, asked = Judgement.model_validate_json(path.read_bytes()), True
+        made = self.ranks.from_first(json.loads(path.read_bytes()) if path.is_file() else None)
+        if made is not None:
+            found, asked = Judgement.model_validate(made), True
         else:
             now = self._held_out_losses(trainer, feed, at)
             before = self.counters["judge_before"] or {}
             epoch = self.steps[at - 1].epoch
             found = judge(before, now, step=at, epoch=epoch, bound=job.judge_bound, too_long=job.judge_too_long)
-            write_json(path, found)
             asked = False
-            if found.change is not None and found.change < 0:
+            if self.ranks.first:
+                write_json(path, found)
+            if self.ranks.first and found.change is not None and found.change < 0:
                 self.store.pin(at, f"held-out loss {found.now:.6f} nats per token, the lowest that was measured")
         self.channel.say(f"early judgement: {found.verdict}; {found.words}")
         if job.training.early_judgement != "act" or not job.judge_acts or found.verdict in ("go on", "not judged"):
@@ -348,24 +396,30 @@ class Session:
         self.meter.reset()
         size = self.job.evaluation_batch
         self.channel.start("measuring the loss", -(-len(ids) // size))
-        found = mean_loss(
-            trainer.model, feed.batches(ids, size), self.device, self.job.training.compute, self.stop, self.channel
-        )
-        record_memory(self.logbook, self.meter, phase, step, session=self.store.session)
+        model, compute, batches = trainer.model, self.job.training.compute, feed.batches(ids, size)
+        found = mean_loss(model, batches, self.device, compute, self.stop, self.channel, self.ranks)
+        self._record_memory(phase, step)
         return found
+
+    def _record_memory(self, phase: str, step: int) -> None:
+        record_memory(self.logbook, self.meter, phase, step, self.ranks, session=self.store.session)
 
     # -- after
 
     def _finish(self, trainer: PlannedTrainer, feed: Feed) -> None:
         """The last step is saved: what is lost from here on is only made again."""
-        self._check_census()
         step = len(self.steps)
+        if self.ranks.first:
+            self._check_census()
         after = self._probe(trainer, feed, step)
+        ids = self.job.evaluation_sample_ids
+        evaluated = self._measure_loss(trainer, feed, ids, "evaluate", step) if ids else {}
+        if not self.ranks.first:
+            return
         probe = {"before": self.counters["probe_before"], "after": after, "sample_ids": self.job.probe_sample_ids}
         write_json(self.job.out / "probe.json", probe)
-        if self.job.evaluation_sample_ids:
-            found = self._measure_loss(trainer, feed, self.job.evaluation_sample_ids, "evaluate", step)
-            write_json(self.job.out / "evaluation.json", found | {"batch": self.job.evaluation_batch})
+        if ids:
+            write_json(self.job.out / "evaluation.json", evaluated | {"batch": self.job.evaluation_batch})
         if self.job.checks:
             self._check_training(trainer, feed)
         export(trainer.model, self.job.base_model, self.job.base_model_name, self.job.out)

@@ -51,7 +51,7 @@ def recorded_settings(job: Job, device_name: str, tokenizer_sha256: str) -> dict
         "tokenizer_sha256": tokenizer_sha256,
         "probe": sha256_bytes("\n".join(job.probe_sample_ids).encode()),
         "device": device_name,
-        "processes": 1,
+        "processes": job.training.ranks,
         **{f"versions.{k}": v for k, v in library_versions().items()},
     }
 
@@ -102,6 +102,8 @@ def _from_optimizer(training: TrainingConfiguration, trainer: Any) -> dict[str, 
         "max_grad_norm": trainer.args.max_grad_norm,
         "seed": trainer.args.seed,
         "threads": torch.get_num_threads(),
+        "ranks": torch.distributed.get_world_size() if torch.distributed.is_initialized() else 1,
+        "sharding": "ddp",  # every rank holds all weights, gradients and states: there is nothing else yet
         "save_steps": trainer.save_steps,
         "save_minutes": trainer.save_minutes,
         "spikes": trainer.spike_action,

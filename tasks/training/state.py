@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +20,9 @@ COUNTERS = "state.json"
 TRAINER = "trainer_state.json"
 
 
-def write_state(folder: Path, trainer: Any, counters: dict[str, Any]) -> None:
-    """Everything that the next step depends on. `trainer` is a transformers `Trainer` between two steps."""
+def write_state(folder: Path, trainer: Any, counters: dict[str, Any], random_states: Sequence[PackedRandom]) -> None:
+    """Everything that the next step depends on. `trainer` is a transformers `Trainer` between two steps; the random
+    numbers are those of each rank, the rest is the same on all of them."""
     import torch
 
     with storage_errors(folder):
@@ -30,7 +33,8 @@ def write_state(folder: Path, trainer: Any, counters: dict[str, Any]) -> None:
         if scaler is not None:
             torch.save(scaler.state_dict(), folder / SCALER)
         trainer.state.save_to_json(str(folder / TRAINER))
-        save_random(folder)
+        for rank, packed in enumerate(random_states):
+            save_random(folder, packed, rank)
     write_json(folder / COUNTERS, counters)
 
 
@@ -101,38 +105,66 @@ def put_random(states: RandomStates) -> None:
         torch.cuda.set_rng_state_all([states.tensors[f"cuda:{i}"] for i in range(devices)])
 
 
-def save_random(folder: Path) -> None:
-    """Write where every generator stands."""
+PackedRandom = dict[str, Any]
+"""The random states of one rank as JSON values, to be sent to the rank that writes."""
+
+
+def pack_random(states: RandomStates) -> PackedRandom:
+    """`document` holds Python's and NumPy's, `tensors` torch's as safetensors in base64."""
     import safetensors.torch
 
-    states = take_random()
     version, internal, gauss = states.python
     name, keys, position, has_gauss, cached = states.numpy
-    write_json(
-        folder / RANDOM,
-        {
-            "python": [version, list(internal), _hex(gauss)],
-            "numpy": [name, [int(k) for k in keys], int(position), int(has_gauss), float(cached).hex()],
-        },
-    )
-    safetensors.torch.save_file(states.tensors, folder / RANDOM_TENSORS)
+    document = {
+        "python": [version, list(internal), _hex(gauss)],
+        "numpy": [name, [int(k) for k in keys], int(position), int(has_gauss), float(cached).hex()],
+    }
+    return {"document": document, "tensors": base64.b64encode(safetensors.torch.save(states.tensors)).decode()}
 
 
-def restore_random(folder: Path) -> None:
-    """Put every generator back where it was saved. Raises `WorkerError` when the number of devices is another."""
+def save_random(folder: Path, packed: PackedRandom, rank: int = 0) -> None:
+    """Write where every generator of a rank stands."""
+    write_json(folder / _of_rank(RANDOM, rank), packed["document"])
+    with storage_errors(folder):
+        (folder / _of_rank(RANDOM_TENSORS, rank)).write_bytes(base64.b64decode(packed["tensors"]))
+
+
+def restore_random(folder: Path, rank: int = 0) -> None:
+    """Put every generator of a rank back where it was saved. Raises `WorkerError` when it saved none, or the number of
+    devices is another."""
     import numpy as np
     import safetensors.torch
 
-    saved = json.loads((folder / RANDOM).read_text("utf-8"))
+    path = folder / _of_rank(RANDOM, rank)
+    if not path.is_file():
+        raise WorkerError(f"{path} is missing: rank {rank} cannot be resumed exactly", "use an older checkpoint")
+    saved = json.loads(path.read_text("utf-8"))
     version, internal, gauss = saved["python"]
     name, keys, position, has_gauss, cached = saved["numpy"]
     put_random(
         RandomStates(
             (version, tuple(internal), float.fromhex(gauss) if gauss is not None else None),
             (name, np.array(keys, dtype=np.uint32), position, has_gauss, float.fromhex(cached)),
-            safetensors.torch.load_file(folder / RANDOM_TENSORS),
+            safetensors.torch.load_file(folder / _of_rank(RANDOM_TENSORS, rank)),
         )
     )
+
+
+def _of_rank(name: str, rank: int) -> str:
+    stem, _, ending = name.partition(".")
+    return name if rank == 0 else f"{stem}-rank{rank}.{ending}"
+
+
+def weights_checksum(model: Any) -> int:
+    """The bits of every trained weight, added up: equal on ranks that hold the same weights."""
+    import torch
+
+    total = 0
+    for parameter in model.parameters():
+        if parameter.requires_grad:
+            bits = {4: torch.int32, 2: torch.int16, 8: torch.int64, 1: torch.uint8}[parameter.element_size()]
+            total += int(parameter.detach().contiguous().view(bits).sum(dtype=torch.int64))
+    return total
 
 
 def _hex(value: float | None) -> str | None:

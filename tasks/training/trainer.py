@@ -7,82 +7,43 @@ state from `checkpoints.py`.
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import PrinterCallback, Trainer, TrainingArguments
 
 from specs.errors import TrainingError
-from specs.parameters import TrainingConfiguration
 from tasks.interrupts import StopRequest
 from tasks.training.census import ends_epoch, take_census
 from tasks.training.checkpoints import Checkpoint, CheckpointStore
 from tasks.training.continuity import Retrace
 from tasks.training.evaluation import pinned_loss
-from tasks.training.feed import Feed, MicroBatch, Step
+from tasks.training.feed import Feed, MicroBatch, PlannedMicroBatch, Step
 from tasks.training.job import Job
 from tasks.training.logbook import CENSUS, CONTINUITY, METRICS, MICRO_BATCHES, SPIKES, Logbook
 from tasks.training.measure import PeakMeter
+from tasks.training.ranks import Ranks
 from tasks.training.recorder import Recorder, describe_fed, record_memory
 from tasks.training.spikes import MOST_ROLL_BACKS, SpikeWindow, accepted_losses, passed_over_steps
 from tasks.training.state import (
     RandomStates,
     expected_checkpoint_bytes,
+    pack_random,
     put_random,
     restore_optimizer,
     restore_random,
     take_random,
+    weights_checksum,
     write_state,
 )
 from tasks.worker_side import Channel
 
-OPTIMIZERS = {
-    "adamw": "adamw_torch",
-    "adamw_fused": "adamw_torch_fused",
-    "adamw_8bit": "adamw_bnb_8bit",
-    "paged_adamw_8bit": "paged_adamw_8bit",
-    "adafactor": "adafactor",
-    "sgd": "sgd",
-}
-
 SCALER_PATIENCE = 20
 """Steps in a row that fp16 loss scaling may skip before it counts as not finite."""
-
-
-def training_arguments(training: TrainingConfiguration, steps: int, folder: Path, device: str) -> TrainingArguments:
-    """Our configuration in `Trainer`'s words. Saving, order and accumulation stay with us: see the module."""
-    return TrainingArguments(
-        output_dir=str(folder),
-        max_steps=steps,
-        per_device_train_batch_size=training.micro_batch,
-        gradient_accumulation_steps=1,
-        learning_rate=training.lr,
-        lr_scheduler_type=training.lr_schedule,
-        warmup_steps=training.lr_warmup_steps,
-        weight_decay=training.weight_decay,
-        max_grad_norm=training.max_grad_norm,
-        optim=OPTIMIZERS[training.optimizer],
-        bf16=training.compute == "amp-bf16",
-        fp16=training.compute == "amp-fp16",
-        activation_checkpointing=training.activation_checkpointing,
-        activation_checkpointing_kwargs={"use_reentrant": False},
-        seed=training.seed,
-        data_seed=training.seed,
-        use_cpu=device == "cpu",
-        save_strategy="no",
-        eval_strategy="no",
-        logging_strategy="no",
-        logging_nan_inf_filter=False,
-        report_to=[],
-        disable_tqdm=True,
-        remove_unused_columns=False,
-        ignore_data_skip=True,
-    )
 
 
 class StepGivenUp(Exception):
@@ -125,6 +86,7 @@ class PlannedTrainer(Trainer):
         counters: dict[str, Any],
         tokenizer: Any,
         retrace: Retrace,
+        ranks: Ranks,
         on_begin: Callable[[], None],
         after_save: Callable[[], None],
     ) -> None:
@@ -141,6 +103,8 @@ class PlannedTrainer(Trainer):
         self.on_begin = on_begin
         self.after_save = after_save
         self.retrace = retrace
+        self.ranks = ranks
+        self.fed: list[dict[str, Any]] = []
         self.save_steps = job.training.save_steps
         self.save_minutes = job.training.save_minutes
         self.spike_action = job.training.spikes
@@ -151,6 +115,8 @@ class PlannedTrainer(Trainer):
         self.mark: StepMark | None = None
         self.checkpoint: Checkpoint | None = None
         self.current: Step | None = None
+        self.own_loss = math.nan
+        self.rank_losses = [math.nan]
         self.step_loss = math.nan
         self.step_grad_norm = math.nan
         self.skipped_in_a_row = 0
@@ -164,29 +130,32 @@ class PlannedTrainer(Trainer):
         return self.feed
 
     def get_batch_samples(self, epoch_iterator: Iterator[Step], num_batches: int, device: Any) -> tuple[list[Any], Any]:
-        """The next planned step, and its learnt tokens as the divisor of its loss."""
+        """The next planned step, and the learnt tokens of all ranks as the divisor of its loss."""
         step = next(epoch_iterator, None)
         if step is None:
             raise TrainingError("the batch plan ended before the planned steps were done", "report this")
         self.current = step
-        return [step], step.learnt_tokens
+        return [step], self.ranks.total(step.learnt_tokens)
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
-        """Forward and backward of every micro batch of one step, weighted by learnt tokens: 1 x 8 equals 8 x 1."""
+        """Forward and backward of every micro batch of one step, weighted by learnt tokens: 1 x 8 equals 8 x 1.
+
+        Ranks go through the step in rounds of one micro batch each, so that a stop is noticed by all in the same one.
+        """
         step: Step = inputs
-        total: Any = None
-        for micro_batch in step.micro_batches:
-            if self.stop.requested():
+        self.fed = []
+        total = torch.zeros((), device=self.args.device)
+        for number in range(step.planned.rounds):
+            if self.ranks.agree_to_stop(self.stop):
                 raise StepGivenUp
-            last = micro_batch is step.micro_batches[-1]
-            self._log_fed(step, micro_batch)
-            context = contextlib.nullcontext if last else functools.partial(self.accelerator.no_sync, model=model)
-            with context():
-                loss = self._micro_step(model, micro_batch, num_items_in_batch)
-            total = loss if total is None else total + loss
-            if not last:
+            if number >= len(step.micro_batches):
+                continue
+            self._log_fed(step, step.micro_batches[number])
+            total = total + self._micro_step(model, step.micro_batches[number], num_items_in_batch)
+            if number + 1 < len(step.micro_batches):
                 self.control = self.callback_handler.on_substep_end(self.args, self.state, self.control)
-        self.step_loss = float(total)
+        self.ranks.sum_gradients(model.parameters())
+        self.own_loss = float(total)
         return total
 
     def _micro_step(self, model: Any, batch: MicroBatch, learnt: int) -> Any:
@@ -211,9 +180,16 @@ class PlannedTrainer(Trainer):
         return norm
 
     def check_finite(self) -> None:
-        """Raise `TrainingError` for a loss that is not finite or exactly zero, or a gradient that is not finite."""
-        assert self.current is not None
+        """Raise `TrainingError` for a loss that is not finite or exactly zero, or a gradient that is not finite.
+
+        Ranks look at the same sums; that they do is asked before any optimizer moves.
+        """
+        said = self.ranks.gather([self.own_loss, self.step_grad_norm])
+        self.rank_losses = [one[0] for one in said]
+        self.step_loss = math.fsum(self.rank_losses) if len(said) > 1 else self.own_loss
         loss, norm = self.step_loss, self.step_grad_norm
+        if len({str(one[1]) for one in said}) > 1:
+            raise TrainingError(self._fault_text("the ranks do not have the same gradient"), "report this")
         scaled = getattr(self.accelerator, "scaler", None) is not None
         fault = ""
         if not math.isfinite(loss):
@@ -256,7 +232,7 @@ class PlannedTrainer(Trainer):
             self._drop_gradients()
 
     def _roll_back(self, step: int, loss: float, limit: float, fault: str) -> None:
-        if len(self.logbook.read(SPIKES)) >= MOST_ROLL_BACKS:
+        if self.ranks.from_first(len(self.logbook.read(SPIKES))) >= MOST_ROLL_BACKS:
             raise TrainingError(
                 self._fault_text(f"{fault}, after {MOST_ROLL_BACKS} roll backs"), "going back does not help: lower lr"
             )
@@ -274,10 +250,13 @@ class PlannedTrainer(Trainer):
     def _fault_text(self, fault: str) -> str:
         assert self.current is not None
         planned = self.current.planned
-        ids = [i for batch in planned.micro_batches for i in batch.sample_ids]
+        bad = [rank for rank, loss in enumerate(self.rank_losses) if not math.isfinite(loss)]
+        batches = [batch for batch in planned.micro_batches if not bad or batch.rank in bad]
+        ids = [i for batch in batches for i in batch.sample_ids]
+        where = f" on rank {', '.join(map(str, bad))}" if bad and self.ranks.count > 1 else ""
         shown = ", ".join(ids[:16]) + (f" and {len(ids) - 16} more" if len(ids) > 16 else "")
         last = self.checkpoint.folder.name if self.checkpoint else "none"
-        return f"step {planned.step}: {fault}; its samples are {shown}; the last good checkpoint is {last}"
+        return f"step {planned.step}: {fault}{where}; its samples are {shown}; the last good checkpoint is {last}"
 
     # -- a stop in the middle of a step
 
@@ -315,7 +294,7 @@ class PlannedTrainer(Trainer):
     def end_epoch(self) -> None:
         """At the last step of an epoch, its census. Raises `TrainingError` unless each sample was fed exactly once."""
         step = int(self.state.global_step)
-        if not ends_epoch(self.feed.steps, step):
+        if not ends_epoch(self.feed.steps, step) or not self.ranks.first:
             return
         epoch, fed = self.feed.steps[step - 1].epoch, self.logbook.read(MICRO_BATCHES)
         census = take_census(epoch, self.feed.steps, fed, whole_plan=self.job.whole_plan)
@@ -328,24 +307,44 @@ class PlannedTrainer(Trainer):
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         step = int(self.state.global_step)
         done = self.feed.steps[step - 1]
-        pinned = self.feed.batch(done.micro_batches[-1])
-        loss = pinned_loss(self.model, pinned, self.job_device, self.job.training.compute)
-        self.meter.reset()
+        self._require_same_weights(step)
         self.counters |= {
             "step": step,
             "epoch": done.epoch,
             "next_row": done.end_row,
-            "pinned": {"micro_batch": len(done.micro_batches) - 1, "loss": loss},
+            "pinned": self._pin(done.of(0)),
             "skipped_in_a_row": self.skipped_in_a_row,
             "offsets": self.logbook.offsets(),
         }
-        self.checkpoint = self.store.publish(
-            step,
-            lambda folder: write_state(folder, self, self.counters),
-            expected_checkpoint_bytes(self.model, self.job.training.optimizer),
-        )
-        record_memory(self.logbook, self.meter, "save", step, session=self.store.session)
+        states = self.ranks.gather(pack_random(take_random()))
+        if self.ranks.first:
+            self.checkpoint = self.store.publish(
+                step,
+                lambda folder: write_state(folder, self, self.counters, states),
+                expected_checkpoint_bytes(self.model, self.job.training.optimizer),
+            )
+        else:
+            self.checkpoint = self.store.at(step)
+        record_memory(self.logbook, self.meter, "save", step, self.ranks, session=self.store.session)
         self.channel.event(saved=self.checkpoint.folder.name, step=step)
+
+    def _pin(self, batches: tuple[PlannedMicroBatch, ...]) -> dict[str, Any] | None:
+        """The loss of rank 0's last micro batch under the weights that are saved, and a meter that begins anew."""
+        if not self.ranks.first:
+            self.meter.reset()
+            return None
+        batch = self.feed.batch(batches[-1])
+        loss = pinned_loss(self.model, batch, self.job_device, self.job.training.compute)
+        self.meter.reset()
+        return {"micro_batch": len(batches) - 1, "loss": loss}
+
+    def _require_same_weights(self, step: int) -> None:
+        """Raise `TrainingError` when the ranks have drifted apart: only one of them is saved."""
+        if self.ranks.count > 1 and len(set(self.ranks.gather(weights_checksum(self.model)))) > 1:
+            raise TrainingError(
+                f"after step {step} the ranks do not hold the same weights",
+                "nothing of it is saved: a device or a library computes wrongly; look at `gatewright doctor`",
+            )
 
     @property
     def job_device(self) -> str:
@@ -364,15 +363,28 @@ class PlannedTrainer(Trainer):
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
         if checkpoint is not None:
-            restore_random(Path(checkpoint))
+            restore_random(Path(checkpoint), self.ranks.rank)
 
     # -- what was fed
 
     def _log_fed(self, step: Step, batch: MicroBatch) -> None:
-        number = step.planned.step
-        ids = list(batch.planned.sample_ids)
-        self.logbook.write(MICRO_BATCHES, {"step": number, "micro_batch": batch.planned.number, "sample_ids": ids})
-        fed = self.counters["fed"]
-        for position, sample_id in enumerate(ids[: max(0, self.job.fed_samples - fed)]):
-            self.logbook.write("fed.jsonl", {"step": number, **describe_fed(batch, position, sample_id, self.decoder)})
-            self.counters["fed"] += 1
+        """Note what is fed now: one rank writes it at once, several when the step is done, in the order of the plan."""
+        number, ids = step.planned.step, list(batch.planned.sample_ids)
+        line = {"step": number, "micro_batch": batch.planned.number, "rank": self.ranks.rank, "sample_ids": ids}
+        described = [
+            {"step": number, **describe_fed(batch, position, sample_id, self.decoder)}
+            for position, sample_id in enumerate(ids[: max(0, self.job.fed_samples - self.counters["fed"])])
+        ]
+        self.fed.append({"line": line, "described": described})
+        if self.ranks.count == 1:
+            self.write_fed([self.fed])
+            self.fed = []
+
+    def write_fed(self, by_rank: Sequence[Sequence[dict[str, Any]]]) -> None:
+        """Write what the ranks fed, merged."""
+        all_fed = [fed for one in by_rank for fed in one]
+        for fed in sorted(all_fed, key=lambda f: (f["line"]["micro_batch"], f["line"]["rank"])):
+            self.logbook.write(MICRO_BATCHES, fed["line"])
+            for described in fed["described"][: max(0, self.job.fed_samples - self.counters["fed"])]:
+                self.logbook.write("fed.jsonl", described)
+                self.counters["fed"] += 1

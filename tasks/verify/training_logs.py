@@ -67,11 +67,12 @@ def order_mismatches(planned: Sequence[Mapping[str, Any]], fed: Sequence[Mapping
     """Micro batches whose place or samples are not the planned ones, compared one by one in the order of feeding."""
     if not planned:
         return missing("micro batches", "batch_plan.parquet")
-    wanted: dict[tuple[int, int], list[str]] = {}
+    wanted: dict[tuple[int, int, int], list[str]] = {}
     for row in planned:
-        wanted.setdefault((int(row["step"]), int(row["micro_batch"])), []).append(row["sample_id"])
-    expected = [(step, number, ids) for (step, number), ids in wanted.items()]
-    actual = [(line["step"], line["micro_batch"], line["sample_ids"]) for line in fed]
+        place = (int(row["step"]), int(row["micro_batch"]), int(row["rank"]))
+        wanted.setdefault(place, []).append(row["sample_id"])
+    expected = [(*place, ids) for place, ids in wanted.items()]
+    actual = [(line["step"], line["micro_batch"], line.get("rank", 0), line["sample_ids"]) for line in fed]
     wrong = sum(a != b for a, b in zip(expected, actual, strict=False))
     return Metric(value=wrong + abs(len(expected) - len(actual)), unit="micro batches")
 

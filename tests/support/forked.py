@@ -15,6 +15,8 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
+from tests.support.family import run_family
+
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.support.preload"])
 
@@ -38,14 +40,15 @@ class Ended:
 
 
 class ForkedWorker:
-    """One worker on one job; `module` has a `main()`."""
+    """One worker on one job; `module` has a `main()`. Of several ranks, their parent and with it all of them."""
 
     def __init__(self, job: Path, module: str = "tasks.training.worker") -> None:
         number = 1 + len(list(job.parent.glob("said-*.jsonl")))
         self.said = job.parent / f"said-{number}.jsonl"
         self.log = job.parent / f"worker-{number}.log"
+        ranks = json.loads(job.read_text(encoding="utf-8"))["training"].get("ranks", 1)
         self.process: ForkServerProcess = _CONTEXT.Process(
-            target=_run, args=(module, str(job), str(self.said), str(self.log))
+            target=_run if ranks == 1 else run_family, args=(module, str(job), str(self.said), str(self.log))
         )
         self.process.start()
 

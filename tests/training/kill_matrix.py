@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from specs.errors import EXIT_INTERNAL
 from specs.parameters import TrainingConfiguration
 from tests.support.forked import train
 from tests.support.samples import make_job, small_training, training_samples
@@ -20,20 +21,29 @@ WATCHED = "tests.training.moments"
 COMPARED = ("metrics.jsonl", "micro_batches.jsonl", "fed.jsonl", "census.jsonl", "probe.json", "judgement.json")
 """Equal byte by byte; of `metrics.jsonl` all but times and memory."""
 
-MEASURED = {"seconds", "memory_bytes", "held_bytes", "reserved_bytes"}
+MEASURED = {"seconds", "memory_bytes", "memory_bytes_by_rank", "held_bytes", "reserved_bytes"}
+
+TARGETS = ("rank", "family", "parent")
+"""Who is hit: the rank itself, all of them with their parent, or the parent alone."""
 
 
 @dataclass(frozen=True)
 class Moment:
-    """Where a training is cut off. `resumed`: in its second session, so that loading means loading a checkpoint."""
+    """Where a training is cut off. `resumed`: in its second session, so that loading means loading a checkpoint.
+
+    Of several ranks, `rank` is the one at which the moment is counted, and `target` who is hit then.
+    """
 
     region: str
     number: int
     signal: str
     resumed: bool
+    rank: int = 0
+    target: str = "rank"
 
     def __str__(self) -> str:
-        return f"{self.signal}-{self.region.replace(' ', '-')}-{self.number}{'-resumed' if self.resumed else ''}"
+        what = f"{self.signal}-{self.region.replace(' ', '-')}-{self.number}{'-resumed' if self.resumed else ''}"
+        return what if self.target == "rank" and self.rank == 0 else f"{what}-{self.target}-at-rank{self.rank}"
 
 
 def matrix_training(**changes: Any) -> TrainingConfiguration:
@@ -42,11 +52,12 @@ def matrix_training(**changes: Any) -> TrainingConfiguration:
 
 
 def matrix_job(folder: Path, model: Path, samples: Path, training: TrainingConfiguration, **changes: Any) -> Path:
-    """A job with a probe and an early judgement after the first epoch."""
+    """A job with a probe and an early judgement after the first epoch (of six samples a step: seven steps)."""
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(samples, folder / "samples.parquet")
     held_out = [i for i, _ in training_samples(samples, "eval")]
-    judging = {"judge_after_step": 7, "judge_sample_ids": held_out}
+    steps = -(-len(training_samples(samples)) // training.effective_batch)
+    judging = {"judge_after_step": steps, "judge_sample_ids": held_out}
     return make_job(folder, model, training, probe_sample_ids=held_out[:4], **{**judging, **changes})
 
 
@@ -59,11 +70,15 @@ class Matrix:
         assert train(straight, WATCHED).code == 0
         self.reference = straight.parent / "out"
         killed = self._job("killed", kill_after_step=5)
-        assert train(killed).code == -signal.SIGKILL
+        assert train(killed).code in (-signal.SIGKILL, EXIT_INTERNAL)  # that of a parent whose rank was killed
         self.killed = killed.parent
         again = self._resumed_job("again")
         assert train(again, WATCHED).code == 0
         self.counts = {False: counts(straight), True: counts(again)}
+        self.by_rank = {
+            resumed: [counts(job, rank) for rank in range(training.ranks)]
+            for resumed, job in ((False, straight), (True, again))
+        }
 
     def _job(self, name: str, **changes: Any) -> Path:
         return matrix_job(self.folder / name, self.model, self.samples, self.training, **changes)
@@ -83,16 +98,29 @@ class Matrix:
                 total = int(0.98 * self.counts[resumed][region])
                 yield Moment(region, 1 + int((k + rng.random()) / wanted * total), signal_name, resumed)
 
+    def draw_ranks(self, signal_name: str, wanted: int, seed: int) -> Iterator[Moment]:
+        """Moments over all regions and ranks in turn, of a first and of a second session, whoever is hit in turn."""
+        rng = random.Random(f"moments of ranks {seed} {signal_name}")
+        places = [(region, rank) for region in self.counts[False] for rank in range(self.training.ranks)]
+        for k in range(wanted):
+            region, rank = places[k % len(places)]
+            resumed = (k // len(places) + k) % 2 == 1
+            total = self.by_rank[resumed][rank].get(region, 0)
+            if total:
+                number = 1 + int(rng.random() * 0.98 * total)
+                yield Moment(region, number, signal_name, resumed, rank, TARGETS[k % len(TARGETS)])
+
     def run(self, moment: Moment) -> str:
         """Cut off there, resume, compare; what differs, empty when nothing does. The folder is deleted if so."""
         name = str(moment)
         job = self._resumed_job(name) if moment.resumed else self._job(name)
-        asked = {"region": moment.region, "number": moment.number, "signal": moment.signal}
+        asked = {name: getattr(moment, name) for name in ("region", "number", "signal", "rank", "target")}
         (job.parent / "moment.json").write_text(json.dumps(asked))
         first = train(job, WATCHED)
         if not (job.parent / "reached.txt").exists():
             return f"the moment was not reached; the worker ended with {first.code}"
-        if moment.signal == "SIGKILL" and first.code != -signal.SIGKILL:
+        killed = (-signal.SIGKILL, EXIT_INTERNAL) if self.training.ranks > 1 else (-signal.SIGKILL,)
+        if moment.signal == "SIGKILL" and first.code not in killed:
             return f"the killed worker ended with {first.code}"
         if moment.signal != "SIGKILL":
             if first.code not in (0, 130):
@@ -108,9 +136,10 @@ class Matrix:
         return found
 
 
-def counts(job: Path) -> dict[str, int]:
+def counts(job: Path, rank: int = 0) -> dict[str, int]:
     """Moments by region of a watched run."""
-    found: dict[str, int] = json.loads((job.parent / "counts.json").read_text())
+    name = f"counts-rank{rank}.json" if rank else "counts.json"
+    found: dict[str, int] = json.loads((job.parent / name).read_text())
     return found
 
 

@@ -3,8 +3,9 @@
 A moment is a call, or a return from a call, of a function that belongs to us, to `torch.serialization` or to
 `safetensors`, and every C function called from there (rename, fsync, write). Encoding to canonical JSON is left out:
 it writes nothing, and its thousands of calls would hide the rest. A run that is not cut off counts the moments.
-`moment.json` beside the job says what happens when: `region`, `number`, `signal`; without it, moments are counted and
-left in `counts.json`.
+`moment.json` beside the job says what happens when: `region`, `number`, `signal`, and of several ranks at which `rank`,
+and whether that `rank`, the `parent` of all or the whole `family` is hit; without it, moments are counted and left in
+`counts.json`, of further ranks in `counts-rank1.json`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from collections import Counter
 from pathlib import Path
 from types import FrameType
 from typing import Any
+
+import psutil
 
 from tasks.training import worker
 
@@ -48,8 +51,8 @@ _REGION_OF = {place: region for region, places in REGIONS.items() for place in p
 class Moments:
     """Counts moments by region; the innermost region counts. Calls `reached` at the chosen one."""
 
-    def __init__(self, chosen: dict[str, Any] | None, note: Path) -> None:
-        self.chosen = chosen
+    def __init__(self, chosen: dict[str, Any] | None, note: Path, rank: int = 0) -> None:
+        self.chosen = chosen if chosen and chosen.get("rank", 0) == rank else None
         self.note = note
         self.counts: Counter[str] = Counter()
         self.stack: list[tuple[FrameType, str]] = []
@@ -75,7 +78,19 @@ class Moments:
         if chosen and chosen["region"] == region and chosen["number"] == self.counts[region]:
             sys.setprofile(None)
             self.note.write_text(region)
-            os.kill(os.getpid(), getattr(signal, chosen["signal"]))
+            hit(chosen.get("target", "rank"), getattr(signal, chosen["signal"]))
+
+
+def hit(target: str, number: int) -> None:
+    """Send a signal to this process, its parent, or all of them with the parent first and this one last."""
+    parent, here = os.getppid(), os.getpid()
+    others = [child.pid for child in psutil.Process(parent).children()] if target == "family" else []
+    if target != "rank":
+        os.kill(parent, number)
+    for pid in (p for p in others if p != here):
+        os.kill(pid, number)
+    if target != "parent":
+        os.kill(here, number)
 
 
 def _look(frame: FrameType) -> tuple[bool, str | None]:
@@ -90,14 +105,15 @@ def main() -> int:
     """The worker program, watched."""
     folder = Path(sys.argv[1]).parent
     asked = folder / "moment.json"
-    moments = Moments(json.loads(asked.read_text()) if asked.exists() else None, folder / "reached.txt")
+    rank = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+    moments = Moments(json.loads(asked.read_text()) if asked.exists() else None, folder / "reached.txt", rank)
     sys.setprofile(moments.watch)
     try:
         return worker.main()
     finally:
         sys.setprofile(None)
-        if moments.chosen is None:
-            (folder / "counts.json").write_text(json.dumps(moments.counts))
+        if not asked.exists():
+            (folder / (f"counts-rank{rank}.json" if rank else "counts.json")).write_text(json.dumps(moments.counts))
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def is_rehearsal(state: RunState) -> bool:
 
 
 def failed_stages(state: RunState) -> list[str]:
-    """The stages without verdicts, or with a blocking criterion that failed. One that a person overrode did not pass."""
+    """The stages without verdicts, or with a blocking criterion that failed; one that was overridden failed too."""
     found = {stage: state.current(stage) for stage in state.stages}
     return [
         s for s, attempt in found.items() if attempt is None or blocked(attempt.verdicts or ()) or not attempt.verdicts

@@ -37,7 +37,8 @@ def status(run: RunArgument = None, project: ProjectOption = None, as_json: AsJs
         return EXIT_DONE
     show(_stage_table(document))
     gate = document["gate"]
-    say(f"run {document['run']} of {document['project']}: {document['state']}")
+    what = "run" if document["rehearsal"] is None else f"rehearsal on {100 * document['rehearsal']:g} % of the samples:"
+    say(f"{what} {document['run']} of {document['project']}: {document['state']}")
     if gate and document["state"] == "waiting":
         say(f"  gate {gate['id']}, round {gate['round']}: {_sentence(gate)}")
     return EXIT_DONE
@@ -102,14 +103,21 @@ def gates(folders: Folders = None, project: Projects = None, as_json: AsJson = F
         document = standing_of(workspace, ledger)
         gate = document["gate"]
         found.append(
-            {"project": document["project"], "run": workspace.run, **gate, "folder": str(workspace.project_dir)}
+            {
+                "project": document["project"],
+                "run": workspace.run,
+                "rehearsal": document["rehearsal"],
+                **gate,
+                "folder": str(workspace.project_dir),
+            }
         )
     if as_json:
         emit({"gates": found})
         return EXIT_DONE
     for gate in found:
         since = _minute(gate["opened_at"])
-        say(f"{gate['project']}  {gate['run']}  gate {gate['id']} round {gate['round']}  open since {since}")
+        kind = "" if gate["rehearsal"] is None else "rehearsal, "
+        say(f"{gate['project']}  {gate['run']}  {kind}gate {gate['id']} round {gate['round']}  open since {since}")
         say(f"  {_sentence(gate)}")
         say(f"  gatewright review {gate['run']} --project {shlex.quote(gate['folder'])}")
     if not found:

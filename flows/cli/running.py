@@ -39,6 +39,14 @@ def run(
     project: ProjectArgument,
     run_id: Annotated[Optional[str], typer.Option("--run-id", help="Default: date and time.")] = None,  # noqa: UP045
     until: Until = None,
+    rehearse: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(
+            "--rehearse",
+            metavar="SHARE",
+            help="Rehearse the whole chain on this share of the samples, such as 0.01; nothing of it is released.",
+        ),
+    ] = None,
     detach: Annotated[bool, typer.Option("--detach", help="Hand the run to a worker and return.")] = False,
     as_json: AsJson = False,
 ) -> int:
@@ -46,8 +54,9 @@ def run(
     from flows.starting import start_run
 
     check_until(until)
-    workspace = start_run(project, run_id)
-    tell(f"run {workspace.run} of {workspace.project_dir.name}")
+    workspace = start_run(project, run_id, rehearse)
+    what = "run" if rehearse is None else f"rehearsal on {100 * rehearse:g} % of the samples: run"
+    tell(f"{what} {workspace.run} of {workspace.project_dir.name}")
     if detach:
         return _detach(workspace, as_json)
     return enter(workspace, until, as_json)
@@ -120,7 +129,7 @@ def _say_ending(workspace: Any, session: Any, as_json: bool) -> int:
     elif session.ending in ("waiting", "waiting_blocked"):
         how_to_decide(state, workspace)
     elif session.ending == "finished":
-        say(f"run {workspace.run} is finished; release bundle: {workspace.release}")
+        say(_finished(state, workspace))
     elif session.ending == "until":
         say(f"{session.until} is done; go on with: gatewright resume {workspace.run}")
     elif session.ending == "rejected":
@@ -129,6 +138,16 @@ def _say_ending(workspace: Any, session: Any, as_json: bool) -> int:
         error = session.error or Stopped("stopped on request", f"go on: gatewright resume {workspace.run}")
         say(f"run {workspace.run}: {error.message}. {error.hint}")
     return code
+
+
+def _finished(state: Any, workspace: Any) -> str:
+    from flows.rehearsing import failed_stages, is_rehearsal
+
+    if not is_rehearsal(state):
+        return f"run {workspace.run} is finished; release bundle: {workspace.release}"
+    if failed := failed_stages(state):
+        return f"rehearsal {workspace.run} did not pass: a blocking criterion failed in {', '.join(failed)}"
+    return f"rehearsal {workspace.run} passed; nothing of it is released. In earnest: gatewright run"
 
 
 def how_to_decide(state: Any, workspace: Any) -> None:

@@ -90,7 +90,8 @@ def _training(
     language = context.spec.language
     training = TrainingConfiguration.model_validate(parameters["training"])
     facts = data_facts(context)
-    plan = planned_steps(facts.train if stage == "dry_run" else _part(context, facts.train), training)
+    samples = facts.per_epoch(training)
+    plan = planned_steps(samples if stage == "dry_run" else _part(context, samples), training)
     found = []
     if plan.steps:
         found.append(_expect("steps_taken", plan.steps, "steps", text(language, "x_steps")))

@@ -6,11 +6,13 @@ import json
 import math
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from agents.contract import ProposerContext
+from specs.parameters import TrainingConfiguration
+from tasks.data.objectives import samples_per_epoch
 
 _KEPT_SHARE = 0.85
 """Rows that usually survive quarantine and deduplication; only used until somebody has looked at the records."""
@@ -31,6 +33,16 @@ class DataFacts:
     longest: int | None
     mean: float | None
     counted: bool
+    plain: Mapping[str, int] = field(default_factory=dict)
+    """Training samples that are plain text, by kind; empty until they are counted."""
+
+    def per_epoch(self, training: TrainingConfiguration) -> int:
+        """Training samples of an epoch under the mix of objectives of a configuration."""
+        share, kinds = training.plain_text_share, training.plain_text_kinds
+        if not self.counted or (share is None and kinds is None):
+            return self.train
+        texts = sum(n for kind, n in self.plain.items() if kinds is None or kind in kinds)
+        return samples_per_epoch(self.train - sum(self.plain.values()), texts, share)
 
 
 def data_facts(context: ProposerContext) -> DataFacts:
@@ -50,6 +62,7 @@ def data_facts(context: ProposerContext) -> DataFacts:
         longest=int(longest) if longest else None,
         mean=mean_tokens(context.lengths),
         counted=True,
+        plain=dict(context.lengths.get("plain_text", {}).get("train", {})),
     )
 
 

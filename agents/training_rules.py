@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agents.contract import MemoryFunction, ProposerContext
 from agents.draft import Draft
@@ -53,8 +53,10 @@ def planned_steps(train: int, training: TrainingConfiguration) -> Steps:
 
 def choose_training(draft: Draft, context: ProposerContext, memory: MemoryFunction | None) -> None:
     """Fill `training` of the draft for `dry_run` or `stress_test`."""
-    facts = data_facts(context)
     _numbers(draft, context)
+    _objectives(draft)
+    found = data_facts(context)
+    facts = replace(found, train=found.per_epoch(_training(draft)), plain={})
     _length(draft, facts)
     _batch(draft, context, facts)
     _learning_rate(draft, context)
@@ -87,6 +89,14 @@ def _numbers(draft: Draft, context: ProposerContext) -> None:
         draft.choose("training.weights", dtype, "weights_gpu", source="device", dtype=dtype)
     draft.choose("training.compute", compute, "weights_gpu", source="device", dtype=dtype)
     draft.choose("training.optimizer", "adamw_fused", "weights_gpu", source="device", dtype=dtype)
+
+
+def _objectives(draft: Draft) -> None:
+    mix = draft.spec.objective_mix
+    if mix is not None:
+        draft.choose("training.plain_text_share", mix.ratio, "objective_mix", source="project.yaml")
+        if mix.kinds is not None:
+            draft.choose("training.plain_text_kinds", mix.kinds, "objective_mix", source="project.yaml")
 
 
 def _length(draft: Draft, facts: DataFacts) -> None:

@@ -80,6 +80,7 @@ def check(spec: Project, tree: Tree) -> list[Problem]:
     return [
         *_acceptance(spec, tree),
         *_objective(spec, tree),
+        *_objective_mix(spec, tree),
         *_limits(spec, tree),
         *_sources(spec, tree),
         *_models(spec, tree),
@@ -134,6 +135,13 @@ def _objective(spec: Project, tree: Tree) -> Iterator[Problem]:
     names = [d.name for d in definitions("evaluate")]
     if spec.objective and spec.objective.metric not in names:
         yield unknown_metric(("objective", "metric"), "evaluate", spec.objective.metric, tree)
+
+
+def _objective_mix(spec: Project, tree: Tree) -> Iterator[Problem]:
+    mix = spec.objective_mix
+    if mix and mix.ratio > 0 and not {s.kind for s in spec.sources} & set(mix.sources):
+        rule = f"no source holds plain text to be mixed in: it names {listed(mix.sources)}"
+        yield tree.problem(("objective_mix", "sources"), rule, "Add such a source, or take objective_mix out", "")
 
 
 def parameter_field(stage: str, name: str) -> FieldInfo:

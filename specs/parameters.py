@@ -11,6 +11,7 @@ from specs.canonical import digest
 
 Method = Literal["lora", "qlora", "dora", "full"]
 Allocator = Literal["default", "expandable_segments", "max_split_size"]
+PlainTextKind = Literal["manual", "note", "instruction"]
 Optimizer = Literal["adamw", "adamw_fused", "adamw_8bit", "paged_adamw_8bit", "adafactor", "sgd"]
 
 
@@ -50,6 +51,12 @@ class TrainingConfiguration(Strict):
     max_tokens_per_step: int | None = Field(None, ge=8, description="padded tokens per optimizer step at most")
     max_tokens_per_micro_batch: int | None = Field(
         None, ge=8, description="padded tokens per forward pass at most; long samples: more micro batches"
+    )
+    plain_text_share: float | None = Field(
+        None, ge=0, le=1, description="plain text among the samples of an epoch; null: all samples once, as they are"
+    )
+    plain_text_kinds: list[PlainTextKind] | None = Field(
+        None, min_length=1, description="kinds of samples whose plain text is trained on; null: all"
     )
     packing: bool = Field(
         False, description="samples of a step share rows of at most max_length tokens, and do not see each other"
@@ -174,7 +181,14 @@ def replace(parameters: dict[str, Any], path: str, value: Any) -> dict[str, Any]
     return {**parameters, head: replace(parameters[head], rest, value) if rest else value}
 
 
-ADDED_LATER: dict[str, Any] = {"packing": False, "allocator": "default", "ranks": 1, "sharding": "ddp"}
+ADDED_LATER: dict[str, Any] = {
+    "packing": False,
+    "allocator": "default",
+    "ranks": 1,
+    "sharding": "ddp",
+    "plain_text_share": None,
+    "plain_text_kinds": None,
+}
 """Settings of a training that earlier versions did not know, with the value that means what those did."""
 
 

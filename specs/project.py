@@ -10,7 +10,7 @@ from specs.added import OWN_PACKAGE, AddedStage, definitions_of, graph_of, param
 from specs.base import Language, Strict
 from specs.criteria import Criterion, Op, merge
 from specs.metrics import STAGES, MetricDefinition, default_criteria, definitions
-from specs.parameters import PARAMETERS, Method, TrainingConfiguration
+from specs.parameters import PARAMETERS, Method, PlainTextKind, TrainingConfiguration
 from specs.policy import Policy
 from specs.rehearsal import rehearsed_criteria
 from specs.stage_graph import StageGraph, stage_name_problem
@@ -178,6 +178,28 @@ class Objective(Strict):
     at_least: float = Field(0.5, description="the value to reach")
 
 
+PLAIN_TEXT_KINDS: dict[str, PlainTextKind] = {"manuals": "manual", "notes": "note", "instructions": "instruction"}
+"""Sources that may hold plain text, and the kind of the samples made of it."""
+
+
+class ObjectiveMix(Strict):
+    """Continued pre-training on plain text beside the training on questions and answers, as one training.
+
+    Paragraphs of manuals, notes without a found repair and records without a prompt are plain text.
+    """
+
+    sources: list[Literal["manuals", "notes", "instructions"]] = Field(
+        ["manuals", "notes", "instructions"], min_length=1, description="kinds of sources whose plain text is used"
+    )
+    ratio: float = Field(ge=0, le=1, description="share of plain text among the samples of an epoch; 1: nothing else")
+
+    @property
+    def kinds(self) -> list[PlainTextKind] | None:
+        """Kinds of samples, as a training configuration names them; null for all of them."""
+        chosen = [kind for source, kind in PLAIN_TEXT_KINDS.items() if source in self.sources]
+        return None if len(chosen) == len(PLAIN_TEXT_KINDS) else chosen
+
+
 class Budget(Strict):
     """What the training may cost. `money` 0 means: own hardware, not counted."""
 
@@ -273,6 +295,9 @@ class Project(Strict):
         "auto", description="auto: of this machine; else the device to plan for"
     )
     objective: Objective | None = Field(None, description="what the model should reach on held-out samples")
+    objective_mix: ObjectiveMix | None = Field(
+        None, description="how much plain text is trained on beside questions and answers; null: all samples once"
+    )
     budget: Budget = Field(Budget(), description="what the training may cost")
     acceptance: dict[str, list[SpecCriterion]] = Field(
         default_factory=dict,

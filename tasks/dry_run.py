@@ -18,6 +18,8 @@ from specs.files import storage_errors
 from specs.parameters import DryRunParameters, TrainingConfiguration
 from specs.stages import Progress, StageContext, StageResult
 from tasks.data.batch_plan import PlanRow, plan_batches, write_plan
+from tasks.data.objectives import epoch_samples, taken
+from tasks.pool import Pool, pool_of
 from tasks.training.job import Job
 from tasks.training.launch import keep_results, run_training
 from tasks.workers import WorkerDied
@@ -40,11 +42,21 @@ class SmallModel:
 
 @dataclass(frozen=True)
 class Selection:
-    """(sample_id, n_tokens) that fit into the dry run's length, by split, and how many do not."""
+    """Samples that fit into the dry run's length and are of its objectives, and how many do not fit."""
 
-    train: list[tuple[str, int]]
+    pool: Pool
     held_out: list[tuple[str, int]]
     too_long: int
+
+    @property
+    def train(self) -> list[tuple[str, int]]:
+        """Training samples of the chosen objectives."""
+        return self.pool.samples
+
+    @property
+    def plain(self) -> frozenset[str]:
+        """Which of them are plain text."""
+        return self.pool.plain
 
 
 def run(context: StageContext, progress: Progress) -> StageResult:
@@ -52,9 +64,9 @@ def run(context: StageContext, progress: Progress) -> StageResult:
     parameters = DryRunParameters.model_validate(context.parameters)
     model = _model(context, parameters, progress)
     samples = context.inputs["data"] / "artifacts" / "samples.parquet"
-    selection = _select(samples, model, parameters.training.max_length, progress)
-    training = _training(parameters, len(selection.train))
-    rows = plan_batches(selection.train, training)
+    selection = _select(samples, model, parameters.training, progress)
+    training = _training(parameters, selection)
+    rows = plan_batches(selection.train, training, plain=selection.plain)
     plan = context.artifacts / "batch_plan.parquet"
     write_plan(rows, plan)
     last = rows[-1].step
@@ -91,11 +103,13 @@ def _model(context: StageContext, parameters: DryRunParameters, progress: Progre
     return SmallModel(found.folder, found.sha256, False)
 
 
-def _select(samples: Path, model: SmallModel, max_length: int, progress: Progress) -> Selection:
+def _select(samples: Path, model: SmallModel, training: TrainingConfiguration, progress: Progress) -> Selection:
     """Samples of at most `max_length` tokens. A model with another tokenizer counts for itself."""
     import pyarrow.parquet as pq
 
-    rows = pq.read_table(samples, columns=["sample_id", "split", "prompt", "answer", "n_tokens"]).to_pylist()
+    columns = ["sample_id", "split", "kind", "fault_type", "prompt", "answer", "n_tokens"]
+    rows = pq.read_table(samples, columns=columns).to_pylist()
+    max_length = training.max_length
     if not model.same:
         from tasks.prompts import PromptTemplate
 
@@ -105,18 +119,29 @@ def _select(samples: Path, model: SmallModel, max_length: int, progress: Progres
             row["n_tokens"] = len(template.encode(row["prompt"], row["answer"]).input_ids)
             progress.advance()
     fits = [row for row in rows if row["n_tokens"] <= max_length]
-    train = sorted((row["sample_id"], row["n_tokens"]) for row in fits if row["split"] == "train")
+    train = [row for row in fits if row["split"] == "train"]
     if not train:
         raise InputError(
             f"no training sample has {max_length} tokens or less", "raise max_length of the dry run, or shorten samples"
         )
-    held_out = sorted((row["sample_id"], row["n_tokens"]) for row in fits if row["split"] == "eval")
-    return Selection(train, held_out, sum(1 for row in rows if row["split"] == "train") - len(train))
+    held_out = taken([row for row in fits if row["split"] == "eval"], training)
+    return Selection(
+        pool_of(train, training),
+        sorted((row["sample_id"], row["n_tokens"]) for row in held_out),
+        sum(1 for row in rows if row["split"] == "train") - len(train),
+    )
 
 
-def _training(parameters: DryRunParameters, samples: int) -> TrainingConfiguration:
-    """The proposed configuration for exactly `steps` steps, with the epochs they need, keeping its last saves."""
-    asked = parameters.training
+def _training(parameters: DryRunParameters, selection: Selection) -> TrainingConfiguration:
+    """The proposed configuration for exactly `steps` steps, with the epochs they need, keeping its last saves.
+
+    Of plain text so much is mixed in as fits into the length of the dry run, at most the asked share.
+    """
+    asked, share = parameters.training, parameters.training.plain_text_share
+    if share is not None and 0 < share < 1:
+        share = min(share, len(selection.plain) / len(selection.train))
+        asked = asked.model_copy(update={"plain_text_share": share})
+    samples = len(epoch_samples(selection.train, selection.plain, asked, 1))
     needed = math.ceil(parameters.steps / math.ceil(samples / asked.effective_batch))
     return asked.model_copy(
         update={
@@ -194,6 +219,14 @@ def _notes(
             if zh
             else f"{selection.too_long} training samples with more than {limit} tokens were left out of the dry run"
         )
+    if training.plain_text_share != parameters.training.plain_text_share:
+        asked, took = parameters.training.plain_text_share, training.plain_text_share
+        notes.append(
+            f"试运行长度内的纯文本不足：占比 {took:.3g}，要求 {asked:.3g}"
+            if zh
+            else f"too little plain text fits the dry run's length: its share is {took:.3g}, {asked:.3g} was asked for"
+        )
+    notes += selection.pool.notes(rows, training, context.spec.language)
     if after != before:
         notes.append(
             f"轮数由 {before} 增至 {after}，以完成 {steps} 步"

@@ -21,7 +21,7 @@ from tasks.memory.devices import Device, this_device
 from tasks.memory.measurement import measurement
 from tasks.memory.prediction import plan_account
 from tasks.memory.worst import StressPlan, WorstStep, stress_plan, worst_steps
-from tasks.rehearsal import fewest_trained, rehearsed
+from tasks.pool import training_pool
 from tasks.training.job import Job
 from tasks.training.launch import keep_results, read_lines, run_training
 from tasks.workers import WorkerDied
@@ -39,11 +39,8 @@ def run(context: StageContext, progress: Progress) -> StageResult:
     if context.base_model is None or context.base_model_sha256 is None:
         raise InputError("stress_test needs a base model", "set base_model in project.yaml")
     samples = context.inputs["data"] / "artifacts" / "samples.parquet"
-    train, held_out = _samples(samples)
-    if context.spec.rehearsal is not None:
-        chosen = rehearsed(samples, "train", context.spec.rehearsal, fewest_trained(training))
-        train = [sample for sample in train if sample[0] in chosen]
-    rows = plan_batches(train, training)
+    pool, held_out = training_pool(samples, training, context.spec.rehearsal), _held_out(samples)
+    rows = plan_batches(pool.samples, training, plain=pool.plain)
     write_plan(rows, context.artifacts / "batch_plan.parquet")
     device = this_device("auto")
     account, coefficients = plan_account(context.base_model, training, device, rows, progress)
@@ -70,17 +67,17 @@ def run(context: StageContext, progress: Progress) -> StageResult:
         document | {"predicted_peak_bytes": predicted, "coefficients": coefficients.model_dump(mode="json")},
     )
     _write_device(context, device, training, job.out)
-    return StageResult(notes=_notes(context, rows, worst, device))
+    mixed = pool.notes(rows, training, context.spec.language)
+    return StageResult(notes=[*_notes(context, rows, worst, device), *mixed])
 
 
-def _samples(path: Path) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
-    """(sample_id, n_tokens) of both splits, held-out ones longest first."""
+def _held_out(path: Path) -> list[tuple[str, int]]:
+    """(sample_id, n_tokens) of the held-out samples, longest first."""
     import pyarrow.parquet as pq
 
     table = pq.read_table(path, columns=["sample_id", "split", "n_tokens"]).to_pylist()
-    train = sorted((r["sample_id"], int(r["n_tokens"])) for r in table if r["split"] == "train")
     held_out = [(r["sample_id"], int(r["n_tokens"])) for r in table if r["split"] == "eval"]
-    return train, sorted(held_out, key=lambda s: (-s[1], s[0]))
+    return sorted(held_out, key=lambda s: (-s[1], s[0]))
 
 
 def _job(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import io
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from specs.errors import InputError
 from specs.files import write_bytes
 from specs.parameters import TrainingConfiguration
+from tasks.data.objectives import Sized, epoch_samples
 
 LENGTH_NOISE = 0.004
 """Relative width of the noise on lengths: other neighbours in every epoch, for well under 1 % of padding."""
@@ -46,9 +47,6 @@ class PlanRow:
     start: int = 0
 
 
-Sized = tuple[str, int]
-"""A sample id and its tokens."""
-
 Row = list[Sized]
 """Samples that stand one after the other in a row; one without packing."""
 
@@ -71,13 +69,17 @@ ADDED = ("row", "start")
 
 
 def plan_batches(
-    samples: Sequence[tuple[str, int]], training: TrainingConfiguration, ranks: int | None = None
+    samples: Sequence[Sized],
+    training: TrainingConfiguration,
+    ranks: int | None = None,
+    plain: Collection[str] = (),
 ) -> list[PlanRow]:
     """The plan of a run over (sample_id, n_tokens), a function of its arguments alone; input order is irrelevant.
 
     Every optimizer step has `effective_batch` samples over all ranks, except the last of an epoch. Micro batches of
     a step are dealt to the ranks in turn, the longest first; with `max_tokens_per_micro_batch` each holds at most so
     many padded tokens, and every rank gets as many of them as the others where a step has samples enough. With
+    `plain_text_share` an epoch takes that share of plain text (`plain` are its ids; see `objectives.py`). With
     `packing` a micro batch has `micro_batch` rows of at most `max_length` tokens, each of as many samples as fit.
     Raises `InputError` for no samples, a sample longer than `max_length` or than the budget, a step above
     `max_tokens_per_step`, micro batches that the ranks cannot share, or packing without two samples that fit.
@@ -85,7 +87,7 @@ def plan_batches(
     ranks = training.ranks if ranks is None else ranks
     _check(samples, training, ranks)
     rows: list[PlanRow] = []
-    for epoch, step, group in _all_steps(samples, training):
+    for epoch, step, group in _all_steps(samples, training, plain):
         planned = list(_planned(_cut(group, training, ranks), ranks, epoch, step))
         _within_budget(planned, training)
         rows.extend(planned)
@@ -97,11 +99,14 @@ def plan_batches(
     return rows
 
 
-def _all_steps(samples: Sequence[Sized], training: TrainingConfiguration) -> Iterator[tuple[int, int, list[Sized]]]:
+def _all_steps(
+    samples: Sequence[Sized], training: TrainingConfiguration, plain: Collection[str]
+) -> Iterator[tuple[int, int, list[Sized]]]:
     """(epoch, step, its samples), up to `max_steps`."""
     step = 0
     for epoch in range(1, training.epochs + 1):
-        for group in _steps(samples, training.effective_batch, training.seed, epoch):
+        chosen = epoch_samples(samples, plain, training, epoch)
+        for group in _steps(chosen, training.effective_batch, training.seed, epoch):
             step += 1
             if training.max_steps is not None and step > training.max_steps:
                 return

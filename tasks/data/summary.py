@@ -118,6 +118,7 @@ def summarise(intake: Intake, prepared: Prepared, ledger: pl.DataFrame) -> dict[
         "reasons": _distribution(reasons.to_series()),
         "samples": {"train": len(train), "eval": len(held_out)},
         "kinds": _distribution(samples["kind"]),
+        "plain_text": {"train": _plain_kinds(train), "eval": _plain_kinds(held_out)},
         "fault_types": {"train": train_types, "eval": _distribution(held_out["fault_type"])},
         "smallest_fault_type": min(train_types, key=lambda t: (train_types[t], t)) if train_types else "",
         "device_models": _distribution(samples["device_model"]),
@@ -156,6 +157,11 @@ def notes(intake: Intake, prepared: Prepared, ledger: pl.DataFrame, language: La
 
 def _distribution(values: pl.Series) -> dict[str, int]:
     return dict(sorted((value, count) for value, count in values.value_counts().iter_rows() if value))
+
+
+def _plain_kinds(samples: pl.DataFrame) -> dict[str, int]:
+    """Samples without a prompt by kind: those of which every token is learnt."""
+    return _distribution(samples.filter(pl.col("learnt") == pl.col("n_tokens"))["kind"])
 
 
 def _lengths(lengths: pl.Series) -> dict[str, Any]:

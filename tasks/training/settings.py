@@ -111,6 +111,32 @@ def _from_optimizer(training: TrainingConfiguration, trainer: Any) -> dict[str, 
     }
 
 
+def _objectives(job: Job, steps: Sequence[PlannedStep]) -> dict[str, Any]:
+    """The share of plain text in the first epoch and its kinds, counted in what is planned.
+
+    A plan that ends within the first epoch, or holds only some steps, shows no share; its kinds count all the same.
+    """
+    import pyarrow.parquet as pq
+
+    training = job.training
+    found: dict[str, Any] = {name: getattr(training, name) for name in ("plain_text_share", "plain_text_kinds")}
+    if found == {"plain_text_share": None, "plain_text_kinds": None}:
+        return found
+    table = pq.read_table(job.samples, columns=["sample_id", "kind", "prompt"]).to_pylist()
+    plain = {row["sample_id"]: row["kind"] for row in table if not row["prompt"]}
+    planned = [i for step in steps for b in step.micro_batches for i in b.sample_ids]
+    kinds = sorted({plain[i] for i in planned if i in plain})
+    if training.plain_text_kinds is not None and not set(kinds) <= set(training.plain_text_kinds):
+        found["plain_text_kinds"] = kinds
+    first = [i for step in steps if step.epoch == 1 for b in step.micro_batches for i in b.sample_ids]
+    whole = job.whole_plan and (training.max_steps is None or steps[-1].epoch > 1)
+    if training.plain_text_share is not None and whole:
+        share = sum(i in plain for i in first) / len(first)
+        if abs(share - training.plain_text_share) > 1 / len(first):
+            found["plain_text_share"] = share
+    return found
+
+
 def _from_plan(job: Job, steps: Sequence[PlannedStep], longest: int) -> dict[str, Any]:
     """A limit is in effect when nothing planned is above it; a size when the fullest step or batch has it.
 
@@ -136,6 +162,7 @@ def _from_plan(job: Job, steps: Sequence[PlannedStep], longest: int) -> dict[str
     )
     if budget is not None or training.packing:
         small = micro_batch <= training.micro_batch and samples <= training.effective_batch
+    objectives = _objectives(job, steps)
     judging = job.judge_after_step is not None or not job.judge_sample_ids  # other stages than train never judge
     return {
         "early_judgement": training.early_judgement,
@@ -143,6 +170,7 @@ def _from_plan(job: Job, steps: Sequence[PlannedStep], longest: int) -> dict[str
         "micro_batch": training.micro_batch if small else micro_batch,
         "gradient_accumulation": training.gradient_accumulation if small else batches,
         "max_length": training.max_length if widest <= training.max_length else widest,
+        **objectives,
         "packing": training.packing if packed or not job.whole_plan else False,
         "max_tokens_per_step": cap if cap is None or padded <= cap else padded,
         "max_tokens_per_micro_batch": budget if budget is None or largest <= budget else largest,

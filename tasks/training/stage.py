@@ -15,6 +15,7 @@ from specs.files import storage_errors, sync_folder
 from specs.parameters import TrainingConfiguration, TrainParameters, fingerprint
 from specs.stages import Progress, StageContext, StageResult
 from tasks.data.batch_plan import PlanRow, read_plan
+from tasks.data.objectives import taken
 from tasks.training.job import Job
 from tasks.training.judgement import choose_judged, judge_step
 from tasks.training.launch import keep_results, run_training, training_notes
@@ -78,11 +79,13 @@ def make_job(context: StageContext) -> Job:
 def _judged(
     context: StageContext, training: TrainingConfiguration, samples: Path, rows: Sequence[PlanRow]
 ) -> dict[str, Any]:
-    """When the early judgement is made, on which held-out samples, and against which bound: that of `evaluate`."""
+    """When the early judgement is made, on which held-out samples of the trained objectives, and against which bound:
+    that of `evaluate`."""
     import pyarrow.parquet as pq
 
-    table = pq.read_table(samples, columns=["sample_id", "n_tokens"], filters=[("split", "=", "eval")]).to_pydict()
-    held_out = list(zip(table["sample_id"], table["n_tokens"], strict=True))
+    columns = ["sample_id", "kind", "prompt", "n_tokens"]
+    found = pq.read_table(samples, columns=columns, filters=[("split", "=", "eval")]).to_pylist()
+    held_out = [(row["sample_id"], row["n_tokens"]) for row in taken(found, training)]
     per_batch: Counter[tuple[int, int, int]] = Counter()
     for row in rows:
         per_batch[row.step, row.rank, row.micro_batch] += row.padded_tokens

@@ -52,6 +52,8 @@ def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str,
         "eval_loss_base": base,
         "eval_loss_adapter": adapter,
         "eval_loss_change": _difference(adapter, base),
+        "instruction_loss_change": _change_of(losses, samples, plain=False),
+        "plain_text_loss_change": _change_of(losses, samples, plain=True),
         "pairing_gain": gain,
         "pairing_certainty": certainty,
         "fault_type_coverage": _coverage(answers, samples, context, "adapter"),
@@ -131,6 +133,15 @@ def _difference(one: Metric, other: Metric) -> Metric:
     if one.value is None or other.value is None:
         return logs.missing("nats/token", "a finite loss of base and adapter in eval_losses.parquet")
     return Metric(value=one.value - other.value, unit="nats/token")
+
+
+def _change_of(losses: Sequence[Row], samples: Mapping[str, Row], *, plain: bool) -> Metric:
+    """Adapter minus base on one objective alone: what was learnt of it, or forgotten."""
+    mine = [row for row in losses if (not samples.get(row["sample_id"], {}).get("prompt")) == plain]
+    if losses and not mine:
+        what = "plain text" if plain else "question with an answer"
+        return Metric(value=None, unit="nats/token", reason=f"no {what} is held out")
+    return _difference(_weighted(mine, "loss_adapter"), _weighted(mine, "loss_base"))
 
 
 def _pairing(losses: Sequence[Row], samples: Mapping[str, Row]) -> tuple[Metric, Metric]:

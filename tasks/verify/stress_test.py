@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from specs.criteria import Metric
-from tasks.verify import packing, rehearsal
+from tasks.verify import mix, packing, rehearsal
 from tasks.verify import training_logs as logs
 
 Rows = Sequence[Mapping[str, Any]]
@@ -40,6 +40,8 @@ def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str,
         "resume_loss_difference": _resume_difference(steps, artifacts / "resumed"),
         "seconds_per_step": _seconds_per_step(planned, ran, steps),
         "planned_hours": _planned_hours(planned, steps),
+        "plain_text_share": mix.share_of_samples(planned, samples),
+        "plain_text_token_share": mix.share_of_tokens(planned, samples),
         "padding_share": packing.padding_share(planned),
         "forward_passes": packing.forward_passes(planned),
     }
@@ -91,17 +93,22 @@ def _unmeasured(planned: Rows, fed: Rows, steps: Rows) -> Metric:
 def _planned_wrong(planned: Rows, samples: Path, training: Mapping[str, Any], share: float | None) -> Metric:
     """Training samples that a whole epoch does not hold exactly once, strangers, and wrong lengths.
 
-    In a rehearsal an epoch holds a `share` of them, and what is missing of a fair part counts.
+    With a mix of objectives plain text has its turn. In a rehearsal an epoch holds a `share` of them, and what is
+    missing of a fair part counts.
     """
     import pyarrow.parquet as pq
 
     if not planned or not samples.is_file():
         return logs.missing("samples", "batch_plan.parquet or samples.parquet")
-    columns = ["sample_id", "split", "n_tokens", *(() if share is None else ("kind", "fault_type"))]
+    names = set(pq.read_schema(samples).names)
+    columns = [n for n in ("sample_id", "split", "n_tokens", "kind", "fault_type", "prompt") if n in names]
     table = pq.read_table(samples, columns=columns).to_pylist()
-    mine = [r for r in table if r["split"] == "train"]
+    mine = mix.admitted([r for r in table if r["split"] == "train"], training)
     used = {str(row["sample_id"]) for row in planned}
-    wrong = 0 if share is None else rehearsal.part_wrong(mine, used, share)
+    turns = mix.by_turns(mine, training)
+    wrong = mix.turns_wrong(planned, training, turns if share is None else turns & used)
+    if share is not None:
+        wrong += rehearsal.part_wrong([r for r in mine if r["sample_id"] not in turns], used - turns, share)
     lengths = {r["sample_id"]: int(r["n_tokens"]) for r in mine if share is None or r["sample_id"] in used}
     epochs: dict[int, Counter[str]] = defaultdict(Counter)
     for row in planned:
@@ -110,7 +117,7 @@ def _planned_wrong(planned: Rows, samples: Path, training: Mapping[str, Any], sh
     for epoch, counts in epochs.items():
         wrong += sum(n if sample_id not in lengths else n - 1 for sample_id, n in counts.items())
         cut = epoch == last and training.get("max_steps") is not None
-        wrong += 0 if cut else len(lengths.keys() - counts.keys())
+        wrong += 0 if cut else len(lengths.keys() - counts.keys() - turns)
     wrong += sum(int(row["n_tokens"]) != lengths.get(row["sample_id"]) for row in planned)
     wrong += sum(int(row["padded_tokens"]) < int(row["n_tokens"]) for row in planned)
     wrong += _steps_off_size(planned, training) + packing.rows_wrong(planned, training)

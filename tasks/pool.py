@@ -1,0 +1,88 @@
+"""The samples that a training takes of `samples.parquet`: those of its objectives, or a rehearsal's part of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from specs.base import Language
+from specs.errors import InputError
+from specs.parameters import TrainingConfiguration
+from tasks.data.batch_plan import PlanRow
+from tasks.data.objectives import Sized, is_plain_text, plain_text_ids, taken
+from tasks.rehearsal import Candidate, choose, fewest_trained
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Training samples, which of them are plain text, and how many training samples the objectives leave out."""
+
+    samples: list[Sized]
+    plain: frozenset[str]
+    left_out: int
+
+    def notes(self, rows: Sequence[PlanRow], training: TrainingConfiguration, language: Language) -> list[str]:
+        """What the mix of objectives means for the planned epochs, in words; nothing where there is none."""
+        zh, found = language == "zh", []
+        if self.left_out:
+            found.append(
+                f"{self.left_out} 条训练样本不属于所选训练目标，未使用"
+                if zh
+                else f"{self.left_out} training samples are of no chosen objective and are left out"
+            )
+        share = training.plain_text_share
+        if share is None or share in (0, 1):
+            return found
+        first = Counter(row.sample_id in self.plain for row in rows if row.epoch == 1)
+        never = len(self.plain - {row.sample_id for row in rows})
+        found.append(
+            f"目标混合：第 1 轮含 {first[True]} 条纯文本和 {first[False]} 条问答样本；共 {len(self.plain)} 条纯文本，"
+            f"其中 {never} 条在计划的轮数内不会用到"
+            if zh
+            else f"mix of objectives: the first epoch has {first[True]} plain texts and {first[False]} questions; of "
+            f"{len(self.plain)} plain texts {never} have no turn in the planned epochs"
+        )
+        return found
+
+
+def training_pool(samples: Path, training: TrainingConfiguration, rehearsal: float | None = None) -> Pool:
+    """The pool of a run. A rehearsal takes its part of each objective. Raises `InputError` when nothing is left."""
+    import pyarrow.parquet as pq
+
+    columns = ["sample_id", "split", "kind", "fault_type", "prompt", "n_tokens"]
+    rows = [r for r in pq.read_table(samples, columns=columns).to_pylist() if r["split"] == "train"]
+    return pool_of(rows, training, rehearsal)
+
+
+def pool_of(rows: Sequence[Row], training: TrainingConfiguration, rehearsal: float | None = None) -> Pool:
+    """The pool out of training rows."""
+    used = taken(rows, training)
+    if rows and not used:
+        raise InputError(
+            "no training sample is of the chosen objective (plain_text_share, plain_text_kinds)",
+            "change objective_mix in project.yaml, or add material of that kind",
+        )
+    left_out = len(rows) - len(used)
+    if rehearsal is not None:
+        used = _rehearsed(used, training, rehearsal)
+    sized = sorted((str(r["sample_id"]), int(r["n_tokens"])) for r in used)
+    return Pool(sized, plain_text_ids(used), left_out)
+
+
+def _rehearsed(rows: Sequence[Row], training: TrainingConfiguration, share: float) -> list[Row]:
+    """A fair part of the rows; with a mix, of each objective."""
+    parts = [list(rows)]
+    if training.plain_text_share is not None:
+        parts = [[r for r in rows if is_plain_text(r) == plain] for plain in (False, True)]
+    chosen: set[str] = set()
+    for part in parts:
+        candidates = [
+            Candidate(r["sample_id"], f"{r['kind'] or ''}\0{r['fault_type'] or ''}", int(r["n_tokens"])) for r in part
+        ]
+        chosen |= set(choose(candidates, share, fewest_trained(training)))
+    return [r for r in rows if r["sample_id"] in chosen]

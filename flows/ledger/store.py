@@ -120,7 +120,10 @@ class Ledger:
     # ---- appending
 
     def create_run(self, run: str, payload: RunCreated, project_dir: Path, actor: str) -> Event:
-        """The first event of a run. Raises `RunOpen` when the project has an open run."""
+        """The first event of a run. Raises `RunOpen` when the project has an open run.
+
+        A rehearsal does not stand in the way of a run in earnest, and begins beside one: it is not the open run.
+        """
         with writing(self.engine) as connection:
             now = self.now_in(connection)
             if connection.execute(select(runs.c.run).where(runs.c.run == run)).first():
@@ -134,7 +137,7 @@ class Ledger:
                 "project_dir": str(project_dir),
                 "sequence": 0,
                 "head": genesis(run),
-                "open": True,
+                "open": payload.rehearsal is None,
                 "terminal": False,
             }
             try:
@@ -282,7 +285,7 @@ class Ledger:
             "head": stored.hash,
             "state": state,
             "stage": folding.stage_after(row["stage"], payload),
-            "open": state not in ("finished", "rejected"),
+            "open": bool(row["open"]) and state not in ("finished", "rejected"),
             "terminal": payload.kind in TERMINAL_KINDS,
         }
         connection.execute(update(runs).where(runs.c.run == run).values(changes))

@@ -48,10 +48,14 @@ WINDOWS = _schema(
 
 
 def write_artifacts(
-    folder: Path, shards: Shards, intake: Intake, prepared: Prepared, masked: Sequence[Mapping[str, Any]]
-) -> pl.DataFrame:
-    """Write every Parquet file, `decoding.json` and `buckets.json`; returns the lines of `row_ledger.parquet`."""
-    ledger = fates(shards, prepared)
+    folder: Path,
+    shards: Shards,
+    intake: Intake,
+    prepared: Prepared,
+    ledger: pl.DataFrame,
+    masked: Sequence[Mapping[str, Any]],
+) -> None:
+    """Write every Parquet file, `decoding.json` and `buckets.json`. `ledger` holds the `fates`."""
     _write_frames(folder / "samples.parquet", SAMPLES, _samples(prepared))
     _write_frames(folder / "row_ledger.parquet", ROW_LEDGER, ledger.iter_slices(ROWS_AT_ONCE))
     _write_frames(folder / "review_pairs.parquet", REVIEW_PAIRS, prepared.review.iter_slices(ROWS_AT_ONCE))
@@ -66,7 +70,6 @@ def write_artifacts(
     write_json(folder / "decoding.json", {"files": sorted(intake.decoding, key=lambda f: (f["source"], f["sheet"]))})
     counts = np.bincount(prepared.samples.frame["bucket"].to_numpy(), minlength=len(prepared.edges)).tolist()
     write_json(folder / "buckets.json", {"edges": prepared.edges, "samples": counts, "unit": "tokens"})
-    return ledger
 
 
 ROWS_AT_ONCE = 65_536

@@ -75,8 +75,9 @@ _LUHN_STARTS = re.compile(r"62|60|65|4|5[1-5]|2[2-7]|3[47]|35|9[0-9]")
 def numbers(text: str) -> Iterator[Found]:
     """Every number, address and plate that is personal data; overlapping finds are possible."""
     if "@" in text:
-        yield from (Found("email", m.start(), m.end()) for m in _EMAIL.finditer(text))
+        yield from (Found("email", m.start(), m.end()) for m in _EMAIL.finditer(text) if not _is_rating(m.group()))
     yield from _plates(text)
+    yield from _accounts(text)
     if not _LONG_NUMBER.search(text):
         return
     yield from _matching(text, _ID_18, "id_number", _is_id_18)
@@ -157,6 +158,47 @@ def _is_date(digits: str) -> bool:
     except ValueError:
         return False
     return 1900 <= born.year < 2100
+
+
+_RATING = re.compile(
+    r"@\d[\d.]*[A-Za-zµμ]{0,4}\.(?:max|min|nom|typ|avg|peak|rms|dc|ac|on|off|set|low|high|hot|cold|start|stop|idle|load)$",
+    re.IGNORECASE,
+)
+
+
+def _is_rating(address: str) -> bool:
+    """Whether what looks like an address is a part at a rating: `fuse@10A.max`, `coil@24V.dc`."""
+    return bool(_RATING.search(address))
+
+
+_WECHAT = re.compile(
+    r"(?:(?:微信|企微|(?<![A-Za-z])(?:wechat|weixin|vx))(?:号码?|\s?id)?\s*[:：]\s*|(?:微信号|微信id)\s*(?:是|为)?\s*|(?=wxid_))"
+    r"(?P<id>[A-Za-z][A-Za-z0-9_\-]{5,19})(?![A-Za-z0-9_\-@.])",
+    re.IGNORECASE,
+)
+_CODE_LIKE = re.compile(r"(?=.*\d)[A-Z0-9_\-]+")
+_QQ = re.compile(
+    r"(?<![A-Za-z0-9])QQ\s*(?:号码?|群|no\.?|id)?\s*[:：]?\s*(?P<id>[1-9]\d{4,10})(?![A-Za-z0-9_@]|[\-.][A-Za-z0-9])",
+    re.I,
+)
+
+
+def _accounts(text: str) -> Iterator[Found]:
+    """WeChat and QQ accounts after a word that announces them; what is written as part numbers are is none."""
+    folded = text.casefold()
+    if (
+        "微信" in folded
+        or "企微" in folded
+        or "wechat" in folded
+        or "weixin" in folded
+        or "vx" in folded
+        or "wxid" in folded
+    ):
+        yield from (
+            Found("account", *m.span("id")) for m in _WECHAT.finditer(text) if not _CODE_LIKE.fullmatch(m["id"])
+        )
+    if "qq" in folded:
+        yield from (Found("account", *m.span("id")) for m in _QQ.finditer(text))
 
 
 def luhn(digits: str) -> bool:

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from specs.base import Language
 from specs.privacy import KIND_TITLES, KINDS, PLACEHOLDERS, PersonalKind
+from tasks.data.people import spans_of
 from tasks.data.personal_names import names
 from tasks.data.personal_numbers import Found, numbers
 from tasks.data.records import Draft, Unit
 
-_ORDER: Sequence[PersonalKind] = ("email", "id_number", "bank_card", "phone", "plate", "name")
+_ORDER: Sequence[PersonalKind] = ("email", "id_number", "bank_card", "phone", "plate", "account", "name")
 """Which kind wins where finds overlap: the one with the stricter form."""
 
 
@@ -27,10 +28,18 @@ _NARROW = str.maketrans(_WIDE, "0123456789+-@.()----")
 """Digits and marks as Chinese input methods write them, one for one: numbers are found in either width."""
 
 
-def find(text: str, allowed: Iterable[str] = ()) -> list[Found]:
-    """Personal data in a text, in order, without overlaps; what stands in `allowed` is left out."""
+def find(text: str, allowed: Iterable[str] = (), people: Sequence[str] = ()) -> list[Found]:
+    """Personal data in a text, in order, without overlaps; what stands in `allowed` is left out.
+
+    `people` are names that the record holds elsewhere: they are names here without a title beside them.
+    """
     known = {plain(entry) for entry in allowed}
-    found = [f for f in (*numbers(text.translate(_NARROW)), *names(text)) if plain(text[f.start : f.end]) not in known]
+    named = (Found("name", *span) for span in spans_of(people, text)) if people else ()
+    found = [
+        f
+        for f in (*numbers(text.translate(_NARROW)), *names(text), *named)
+        if plain(text[f.start : f.end]) not in known
+    ]
     found.sort(key=lambda f: (_ORDER.index(f.kind), f.start - f.end, f.start))
     taken: list[Found] = []
     for one in found:
@@ -55,9 +64,10 @@ class Masker:
 
     def draft(self, draft: Draft) -> Draft:
         """The draft with personal data masked in everything but its fault code; names stay in the device model."""
-        unit = draft.unit
-        texts = {name: self._mask(unit, "sample", getattr(draft, name)) for name in _FIELDS if getattr(draft, name)}
-        steps = tuple(self._mask(unit, "sample", step) for step in draft.steps)
+        unit, people = draft.unit, draft.people
+        given = {name: getattr(draft, name) for name in _FIELDS if getattr(draft, name)}
+        texts = {name: self._mask(unit, "sample", text, people=people) for name, text in given.items()}
+        steps = tuple(self._mask(unit, "sample", step, people=people) for step in draft.steps)
         model = self._mask(unit, "sample", draft.device_model, with_names=False) if draft.device_model else ""
         same = steps == draft.steps and model == draft.device_model
         if same and all(getattr(draft, name) == text for name, text in texts.items()):
@@ -70,16 +80,16 @@ class Masker:
         text = self._mask(unit, "paragraph", unit.original)
         return unit if text == unit.original else replace(unit, original=text)
 
-    def _mask(self, unit: Unit, place: str, text: str, with_names: bool = True) -> str:
+    def _mask(self, unit: Unit, place: str, text: str, with_names: bool = True, people: Sequence[str] = ()) -> str:
         """The text with everything masked, also what can only be told apart once its neighbour is masked."""
-        while (masked := self._mask_once(unit, place, text, with_names)) != text:
+        while (masked := self._mask_once(unit, place, text, with_names, people)) != text:
             text = masked
         return text
 
-    def _mask_once(self, unit: Unit, place: str, text: str, with_names: bool) -> str:
+    def _mask_once(self, unit: Unit, place: str, text: str, with_names: bool, people: Sequence[str]) -> str:
         parts: list[str] = []
         at = 0
-        for found in find(text, self.allowed):
+        for found in find(text, self.allowed, people):
             if found.kind == "name" and not with_names:
                 continue
             key = (unit.source, unit.location, place, found.kind)
@@ -88,6 +98,13 @@ class Masker:
             parts += [text[at : found.start], PLACEHOLDERS[found.kind][self.language]]
             at = found.end
         return "".join([*parts, text[at:]]) if parts else text
+
+    def leave_out(self, kept: Collection[tuple[str, str]]) -> None:
+        """Once fates are known: what was masked in units that are not `kept` is in no sample."""
+        for counts in (self.items, self.characters):
+            for key in [k for k in counts if k[2] == "sample" and k[:2] not in kept]:
+                source, location, _, kind = key
+                counts[source, location, "left_out", kind] += counts.pop(key)
 
     def rows(self) -> list[dict[str, object]]:
         """The rows of `masked.parquet`."""
@@ -122,13 +139,22 @@ class Masker:
                 else "personal data kept, as personal_data: keep says"
             )
             return [text]
-        total: Counter[PersonalKind] = Counter()
-        for (_, _, place, kind), count in self.items.items():
-            total[kind] += count if place == "sample" else 0
-        listed = [f"{KIND_TITLES[k][self.language]} {total[k]}" for k in KINDS if total[k]]
-        if not listed:
-            return []
-        return [f"已屏蔽的个人信息：{'，'.join(listed)}" if zh else f"personal data masked: {', '.join(listed)}"]
+        told = []
+        for place, (english, chinese) in _TOLD.items():
+            total: Counter[PersonalKind] = Counter()
+            for (_, _, where, kind), count in self.items.items():
+                total[kind] += count if where == place else 0
+            listed = [f"{KIND_TITLES[k][self.language]} {total[k]}" for k in KINDS if total[k]]
+            if listed:
+                told.append(f"{chinese}：{'，'.join(listed)}" if zh else f"{english}: {', '.join(listed)}")
+        return told
 
 
+_TOLD = {
+    "sample": ("personal data masked in samples", "样本中已屏蔽的个人信息"),
+    "left_out": (
+        "personal data masked in rows that were merged or left out",
+        "已合并或未采用的行中屏蔽的个人信息",
+    ),
+}
 _FIELDS = ("phenomenon", "repair", "meaning", "prompt", "plain")

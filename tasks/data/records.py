@@ -32,7 +32,7 @@ class Unit:
 class Draft:
     """One sample in the making. `plain` is running text without a prompt; `group` ties samples of one event.
 
-    `date` is the text of a cell, read only for a split by time.
+    `date` is the text of a cell, read only for a split by time; `people` are names that columns of the row hold.
     """
 
     unit: Unit
@@ -47,6 +47,7 @@ class Draft:
     plain: str = ""
     group: str = ""
     date: str = ""
+    people: tuple[str, ...] = ()
     part: int = 0
     cut_tokens: int = 0
 

@@ -35,7 +35,7 @@ from tasks.data.similarity import normalise
 from tasks.data.sketches import Sketches, empty_sketches, sketches_of
 from tasks.prompts import PromptTemplate
 
-VERSION = 2
+VERSION = 3
 """Of what a shard holds and how it is made; another one never uses the shards of this one."""
 
 _TYPES: dict[str, pa.DataType] = {"str": pa.string(), "int": pa.int32(), "tuple[str, ...]": pa.list_(pa.string())}

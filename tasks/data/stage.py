@@ -8,6 +8,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import numpy as np
+import polars as pl
 
 from specs.canonical import digest, sha256_file
 from specs.errors import InputError, ModelError
@@ -15,9 +16,10 @@ from specs.fates import reason_text
 from specs.files import write_json
 from specs.parameters import DataParameters
 from specs.stages import Progress, StageContext, StageResult
-from tasks.data.artifacts import write_artifacts
+from tasks.data.artifacts import fates, write_artifacts
 from tasks.data.clock import parse_time
 from tasks.data.preparing import Prepared, prepare
+from tasks.data.privacy import Masker
 from tasks.data.reading import claimed_files, read_sources
 from tasks.data.shards import VERSION, Recipe, Shards
 from tasks.data.shingles import F64
@@ -55,7 +57,9 @@ def run(context: StageContext, progress: Progress) -> StageResult:
     intake.counts["plain_notes"] -= shards.asked["llm_structured"]
     progress.start("write artifacts")
     masker = shards.masker
-    ledger = write_artifacts(context.artifacts, shards, intake, prepared, masker.rows())
+    ledger = fates(shards, prepared)
+    _settle(masker, ledger)
+    write_artifacts(context.artifacts, shards, intake, prepared, ledger, masker.rows())
     summary = {**summarise(intake, prepared, ledger), "personal_data": masker.counts()}
     write_json(context.artifacts / "summary.json", summary)
     told = [*notes(intake, prepared, ledger, spec.language), *masker.notes(keep=not recipe.masks)]
@@ -74,6 +78,15 @@ def _nothing_kept(shards: Shards, prepared: Prepared) -> InputError:
         f"none of {reasons.total()} rows became a sample: {told or 'there is no row'}",
         "complete these rows, or correct `columns` in project.yaml (`gatewright check` shows how they are read)",
     )
+
+
+def _settle(masker: Masker, ledger: pl.DataFrame) -> None:
+    """Tell what was masked in samples from what was masked in rows that were merged or left out."""
+    places = sorted({(source, location) for source, location, _, _ in masker.items})
+    if places:
+        masked = pl.DataFrame(places, schema=["source", "location"], orient="row")
+        kept = ledger.filter(fate="kept").join(masked, on=["source", "location"], how="semi")
+        masker.leave_out(set(kept.select("source", "location").iter_rows()))
 
 
 def _counter(template: PromptTemplate) -> Callable[[str], int]:

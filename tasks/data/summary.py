@@ -97,6 +97,10 @@ _NOTES: dict[str, dict[Language, str]] = {
         "zh": "没有可读时间、留在训练集的样本：{n}",
     },
     "split_texts": {"en": "over-long texts split: {n}", "zh": "被拆分的超长文本：{n}"},
+    "people_columns": {
+        "en": "columns that name people, masked wherever their names recur in the texts of the row: {n}",
+        "zh": "写有人名的列（其姓名在该行文本中出现时一律屏蔽）：{n}",
+    },
     "shortened": {"en": "over-long prompts shortened: {n}", "zh": "被缩短的超长提示：{n}"},
 }
 

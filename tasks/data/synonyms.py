@@ -23,10 +23,21 @@ _LANGUAGE_KEY = {"zh": ("zh", "cn", "chinese", "中文", "zh_cn", "zhcn"), "en":
 @cache
 def synonyms(kind: TableKind) -> Mapping[str, tuple[str, ...]]:
     """Field to its names in comparable form, the most telling first, as `column_names.txt` lists them."""
+    return _listed(kind)
+
+
+def _listed(section: str) -> dict[str, tuple[str, ...]]:
+    """The names of a section of `column_names.txt`, by field."""
     text = Path(__file__).with_name("column_names.txt").read_text(encoding="utf-8")
-    section = text.partition(f"[{kind}]\n")[2].partition("\n[")[0]
-    fields = (line.partition(": ")[::2] for line in section.splitlines())
+    lines = text.partition(f"[{section}]\n")[2].partition("\n[")[0].splitlines()
+    fields = (line.partition(": ")[::2] for line in lines)
     return {field: tuple(dict.fromkeys(map(comparable, names.split("|")))) for field, names in fields}
+
+
+@cache
+def people_headers() -> frozenset[str]:
+    """Comparable names of columns that say who did something."""
+    return frozenset(_listed("people")["name"])
 
 
 @cache

@@ -12,6 +12,7 @@ from specs.project import FaultCodes, WorkOrders
 from tasks.data.colloquial import divide_action, split_steps
 from tasks.data.grid import FlawedRow
 from tasks.data.joins import Joined, refuse_doubled
+from tasks.data.people import people_columns, people_in
 from tasks.data.records import Draft, Fate, Intake, SourceFile, Unit
 from tasks.data.row_checks import Fate as RowFate
 from tasks.data.row_checks import RowCheck, field_text
@@ -183,12 +184,32 @@ def read_work_orders(file: SourceFile, source: WorkOrders, intake: Intake, codes
 
 def iter_work_orders(file: SourceFile, source: WorkOrders, intake: Intake, codes: CodeTable) -> Iterator[Draft | Fate]:
     """What becomes of each row, in order: a draft joined with the fault codes, or its fate. Counts go to the intake."""
+    columns: dict[str, list[int]] = {}
     for unit, table, row, problem in _rows(file, source, intake):
-        yield Fate(unit, *problem) if problem else _order_draft(unit, table, row, source, codes, intake)
+        if table.sheet not in columns:
+            columns[table.sheet] = _people_columns(table, intake)
+        yield (
+            Fate(unit, *problem)
+            if problem
+            else _order_draft(unit, table, row, source, codes, intake, columns[table.sheet])
+        )
+
+
+def _people_columns(table: Table, intake: Intake) -> list[int]:
+    """The columns that name people and are mapped to nothing, counted."""
+    found = [at for at in people_columns(table.header) if at not in table.columns.values()]
+    intake.counts["people_columns"] += len(found)
+    return found
 
 
 def _order_draft(
-    unit: Unit, table: Table, row: Sequence[str], source: WorkOrders, codes: CodeTable, intake: Intake
+    unit: Unit,
+    table: Table,
+    row: Sequence[str],
+    source: WorkOrders,
+    codes: CodeTable,
+    intake: Intake,
+    people_at: Sequence[int],
 ) -> Draft:
     value: Mapping[str, str] = {name: field_text(table.value(row, name)) for name in table.columns}
     steps, repair = split_steps(value.get("steps", "")), value["repair"]
@@ -197,6 +218,7 @@ def _order_draft(
         steps, repair = parts.steps, parts.repair
         intake.counts["steps_from_repair"] += bool(steps)
     code, device_model = value.get("fault_type", ""), value.get("device_model", "") or source.device_model or ""
+    people = tuple(name for at in people_at if at < len(row) for name in people_in(row[at]))
     entry = codes.find(code, device_model)
     if code and (codes.entries or codes.contradicted):
         intake.joins.setdefault(unit.source, Joined()).count(code, entry is not None)
@@ -210,6 +232,7 @@ def _order_draft(
         repair,
         fault_type=code,
         date=value.get("date", ""),
+        people=people,
     )
     if entry is None:
         return draft

@@ -58,10 +58,10 @@ _OTHER_MACHINE = "its source names another machine or code"
 
 
 def masked_characters(files: RawFiles) -> Counter[int]:
-    """Characters of personal data masked in the samples of each place."""
+    """Characters of personal data masked in what was made of each place, whether it was kept or not."""
     found: Counter[int] = Counter()
     for m in files.masked:
-        if m["place"] == "sample":
+        if m["place"] in ("sample", "left_out"):
             found[place_of(m["source"], m["location"])] += m["characters"]
     return found
 

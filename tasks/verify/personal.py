@@ -56,12 +56,31 @@ _BY_INITIAL = re.compile(r"\b(?:[Rr]eported|[Rr]epaired|[Cc]hecked) by ([A-Z]\. 
 _NARROW = str.maketrans(dict(zip("０１２３４５６７８９＋－＠．（）‐‑–—", "0123456789+-@.()----", strict=True)))
 
 
+_AT_A_RATING = re.compile(
+    r"@\d[\d.]*[a-zµμ]{0,4}\.(?:max|min|nom|typ|avg|peak|rms|dc|ac|on|off|set|low|high|hot|cold|start|stop|idle|load)$",
+    re.IGNORECASE,
+)
+_ACCOUNT = re.compile(
+    r"(?:微信号?|wechat)[:：]\s*([a-z][a-z0-9_\-]{5,19})(?![\w\-@.])|(?<![a-z0-9])QQ号?[:：]?\s*([1-9]\d{4,10})(?![\w@]|[\-.]\w)",
+    re.IGNORECASE | re.ASCII,
+)
+
+_SHOUTED = re.compile(r"[A-Z0-9_\-]*\d[A-Z0-9_\-]*")
+"""Capitals with digits: a part number, also after the word WeChat."""
+
+
 def personal_data(text: str, allowed: Iterable[str] = ()) -> list[str]:
     """Every piece of personal data in a text, in narrow digits; entries of the allow list are left out."""
     known = {_letters(entry) for entry in allowed}
     text = text.translate(_NARROW)
-    found = [*_numbers(text), *_MAIL.findall(text), *_plates(text), *_TITLED.findall(text)]
+    found = [
+        *_numbers(text),
+        *(m for m in _MAIL.findall(text) if not _AT_A_RATING.search(m)),
+        *_plates(text),
+        *_TITLED.findall(text),
+    ]
     found += [m.group(1) for pattern in (_ROLE, _MISTER, _BY_INITIAL) for m in pattern.finditer(text)]
+    found += [m.group(1) or m.group(2) for m in _ACCOUNT.finditer(text) if not _SHOUTED.fullmatch(m.group(1) or "")]
     announced = (m.group(1) for m in _ANNOUNCED.finditer(text))
     found += [number for number in announced if 7 <= sum(map(str.isdigit, number)) <= 15]
     return [f for f in dict.fromkeys(found) if _letters(f) not in known]

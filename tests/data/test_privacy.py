@@ -6,6 +6,7 @@ Alarm codes, part numbers, serial numbers and parameters are never masked.
 from __future__ import annotations
 
 import random
+import re
 import string
 from dataclasses import dataclass
 from pathlib import Path
@@ -209,7 +210,7 @@ def planted(request: pytest.FixtureRequest, tiny_model: Path, tmp_path_factory: 
     rows[0][1] += PROBLEM[language]
     rows[1][3] += REPAIR[language]
     quarantined = ["VMC-850", "Mr. Smith, 13812345678", "", "-", code_of(1)]
-    write_csv(folder / "raw" / "orders.csv", list(HEADERS[language].values()), [*rows, quarantined])
+    write_csv(folder / "raw" / "orders.csv", list(HEADERS[language].values()), [*rows, quarantined, rows[0]])
     for name in ("notes.md", "manual.md"):
         path = folder / "raw" / name
         path.write_text(f"{path.read_text('utf-8')}\n\n{TEXT[language]}.\n", encoding="utf-8")
@@ -234,7 +235,10 @@ def test_a_run_with_masked_data_passes_every_criterion_and_counts_what_it_masked
     assert found["personal_data_left"].value == 0
     items = sum(m["items"] for m in planted.table("masked") if m["place"] == "sample")
     assert found["personal_data_masked"].value == items == 8
-    assert any("8" not in note and ("phone numbers 2" in note or "电话号码 2" in note) for note in planted.notes)
+    [in_samples, elsewhere] = [note for note in planted.notes if "personal data masked" in note or "屏蔽" in note]
+    assert sum(map(int, re.findall(r"\d+", in_samples))) == items
+    left_out = sum(m["items"] for m in planted.table("masked") if m["place"] == "left_out")
+    assert sum(map(int, re.findall(r"\d+", elsewhere))) == left_out == 2  # the copy of the first order
 
 
 def test_personal_data_that_is_left_blocks_the_stage(planted: Planted, tmp_path: Path):

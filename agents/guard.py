@@ -141,11 +141,14 @@ def _schema(proposal: Proposal) -> tuple[Strict | None, list[str]]:
 
 
 def _scope(stage: str, parameters: dict[str, Any], spec: Project) -> list[str]:
-    """What the spec decides and no proposal may: the method, the model of the dry run, the over-long rule."""
+    """What the spec decides and no proposal may: method, processes, the model of the dry run, the over-long rule."""
     problems = []
     training = parameters.get("training")
     if training is not None and training["method"] != spec.method:
         problems.append(f"method {training['method']} is not {spec.method}, which project.yaml sets")
+    processes = spec.launcher.processes
+    if stage in ("stress_test", "train") and training["ranks"] != processes:
+        problems.append(f"ranks {training['ranks']} is not {processes}, which launcher.processes of project.yaml sets")
     if stage == "dry_run" and parameters["model"] != dry_run_model(spec):
         problems.append(f"model {parameters['model']!r} is not {dry_run_model(spec)!r}, which project.yaml sets")
     if stage == "data" and spec.over_long != "ask" and parameters["over_long"] != spec.over_long:
@@ -188,6 +191,13 @@ def training_problems(training: TrainingConfiguration) -> list[str]:
             f"{training.effective_batch} samples of {training.max_length} tokens can pass "
             f"max_tokens_per_step {cap}; lower micro_batch or gradient_accumulation"
         )
+    if training.gradient_accumulation % training.ranks:
+        problems.append(
+            f"{training.gradient_accumulation} micro batches per step cannot be shared by {training.ranks} ranks; make "
+            f"gradient_accumulation a multiple of {training.ranks}"
+        )
+    if training.sharding != "ddp":
+        problems.append(f"sharding {training.sharding} is predicted, but no worker trains it yet; set sharding: ddp")
     if training.max_steps is not None and training.lr_warmup_steps >= training.max_steps:
         problems.append(f"lr_warmup_steps {training.lr_warmup_steps} is not below max_steps {training.max_steps}")
     return problems

@@ -27,6 +27,10 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "超过试运行每步 {cap:,} 词元上限的样本不参加试运行（最长 {longest:,} 词元）",
     ),
     "max_tokens_per_step": ("the cap of the project", "项目设定的上限"),
+    "ranks": (
+        "launcher.processes; each holds the whole model and takes its share of every step",
+        "launcher.processes；每个进程持有完整模型，分担每一步",
+    ),
     "batch": (
         "{effective} samples per optimizer step: {why}",
         "每个优化步 {effective} 个样本：{why}",

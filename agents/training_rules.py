@@ -70,12 +70,15 @@ def choose_training(draft: Draft, context: ProposerContext, memory: MemoryFuncti
 
 
 def _numbers(draft: Draft, context: ProposerContext) -> None:
-    """Method, number formats, optimizer, threads."""
+    """Method, number formats, optimizer, ranks, threads."""
     method: Method = context.spec.method
     device = context.device
+    ranks = context.spec.launcher.processes if draft.gate != "dry_run" else 1
+    if ranks > 1:
+        draft.choose("training.ranks", ranks, "ranks", source="project.yaml", ranks=ranks)
     draft.choose("training.method", method, "method", source="project.yaml")
     if device.get("kind", "cpu") == "cpu":
-        cores = max(1, int(device.get("physical_cores") or 2))
+        cores = max(1, int(device.get("physical_cores") or 2) // ranks)
         draft.choose("training.threads", cores, "threads", source="device")
         if method == "qlora":
             draft.choose("training.weights", "nf4-dq", "weights_quantised", method=method)
@@ -131,14 +134,15 @@ def _batch(draft: Draft, context: ProposerContext, facts: DataFacts) -> None:
     largest = max(1, _CPU_MICRO_TOKENS // training.max_length) if on_cpu else _GPU_MICRO_BATCH
     bound = upper(context.spec, draft.gate, "micro_batch")
     largest = largest if bound is None else min(largest, max(1, int(bound)))
-    effective, micro = _divide(effective, largest)
+    of_rank, micro = _divide(max(1, effective // training.ranks), largest)
+    effective = of_rank * training.ranks  # every rank has as many micro batches as the others
     if cap is not None:
         draft.choose("training.max_tokens_per_step", int(cap), "max_tokens_per_step", source="project.yaml")
         why = text(context.spec.language, "batch_cap", effective=effective, cap=int(cap))
     else:
         why = text(context.spec.language, "batch_size", train=facts.train)
     micro = draft.choose("training.micro_batch", micro, "batch", effective=effective, why=why)
-    accumulation = max(1, effective // micro)
+    accumulation = max(1, effective // training.ranks // micro) * training.ranks
     draft.choose(
         "training.gradient_accumulation",
         accumulation,
@@ -221,7 +225,7 @@ def _warmup_and_saves(draft: Draft, steps: int) -> None:
 def _fit_memory(draft: Draft, memory: MemoryFunction) -> None:
     """Lower the micro batch at the same effective batch, then checkpoint activations, until the account fits."""
     start = _training(draft)
-    divisors = [d for d in range(start.micro_batch, 0, -1) if start.effective_batch % d == 0]
+    divisors = [d for d in range(start.micro_batch, 0, -1) if start.effective_batch % (d * start.ranks) == 0]
     for checkpointing in sorted({start.activation_checkpointing, True}):
         for micro in divisors:
             accumulation = start.effective_batch // micro

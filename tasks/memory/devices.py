@@ -41,6 +41,13 @@ class Device(Strict):
         found = {"host_bytes": memory_gb, "disk_bytes": disk_gb}
         return self.model_copy(update={k: round(v * GIB) for k, v in found.items() if v is not None})
 
+    def per_rank(self, ranks: int) -> Device:
+        """What one of several training processes has: each a GPU of its own, or its part of the host's memory."""
+        if self.kind != "cpu" or ranks == 1:
+            return self
+        source = f"{self.usable_source}, shared by {ranks} processes"
+        return self.model_copy(update={"usable_bytes": self.usable_bytes // ranks, "usable_source": source})
+
     def within(self, limit_bytes: int) -> Device:
         """The same where a process may have at most so much of it."""
         if limit_bytes >= self.usable_bytes:

@@ -43,6 +43,7 @@ def account_for(base_model: Path, training: TrainingConfiguration, device: Devic
 
     `longest` is the longest sample in tokens. Raises `ModelError` for a model that cannot be built.
     """
+    device = device.per_rank(training.ranks)
     return account_of(base_model, training, device, longest).check(device)
 
 

@@ -90,6 +90,8 @@ def from_training(
         packed=training.packing,
         padded=training.micro_batch > 1,
         evaluation_batch=training.micro_batch,
+        gpus=training.ranks,
+        sharding=training.sharding if training.ranks > 1 else "none",
     )
     refuse_contradictions(settings)
     return settings

@@ -41,6 +41,8 @@ def changed(proposal: Proposal, path: str, value: Any) -> Proposal:
         ("training.max_length", 4096, "no batch plan"),
         ("training.method", "full", "project.yaml"),
         ("training.lr_warmup_steps", 40, "lr_warmup_steps"),
+        ("training.ranks", 2, "launcher.processes"),
+        ("training.sharding", "zero2", "no worker trains it yet"),
     ],
 )
 def test_each_fault_is_refused_by_name(path, value, words):

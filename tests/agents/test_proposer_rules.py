@@ -242,3 +242,22 @@ def test_texts_follow_the_language_of_the_project():
 def test_contexts_are_plain_data_that_survive_a_round_trip():
     asked = context("evaluate")
     assert ProposerContext.model_validate(asked.model_dump(mode="json")) == asked
+
+
+@given(st.integers(1, 3000), st.integers(16, 1200), st.integers(1, 6), st.sampled_from([None, 2048, 8192]))
+@settings(max_examples=60, deadline=None)
+def test_processes_of_the_launcher_share_every_step_in_equal_parts(train, longest, processes, cap):
+    caps = {} if cap is None else {"train": {"max_tokens_per_step": cap}}
+    spec = project(launcher={"processes": processes}, caps=caps)
+    evidence = {"data": data_evidence(train=train, longest=longest)}
+    try:
+        proposal = RulesProposer().propose(context("stress_test", spec, evidence=evidence))
+    except GuardRefused:  # one long sample for each process is above the cap
+        assert cap is not None
+        assert processes * (longest + 8) > cap
+        return
+    training = TrainingConfiguration.model_validate(proposal.parameters["training"])
+    assert training.ranks == processes
+    assert training.gradient_accumulation % processes == 0
+    assert "training.ranks" in {r.parameter for r in proposal.reasons} or processes == 1
+    assert RulesProposer().propose(context("dry_run", spec)).parameters["training"]["ranks"] == 1

@@ -70,3 +70,16 @@ def test_an_unknown_card_names_its_neighbours():
 def test_computing_in_16_bits_from_32_bit_weights_is_refused(small: dict[str, Any]):
     with pytest.raises(InputError, match="16-bit weights"):
         from_training(small, TrainingConfiguration(compute="bf16"), 64, "cpu")
+
+
+def test_training_processes_on_a_cpu_share_its_memory_and_each_hold_the_buckets_that_are_summed():
+    device = this_device().per_rank(1)
+    assert device.per_rank(4).usable_bytes == (
+        device.usable_bytes // 4 if device.kind == "cpu" else device.usable_bytes
+    )
+    assert (
+        from_training({}, TrainingConfiguration(), 64, "cpu").gpus,
+        from_training({}, TrainingConfiguration(), 64, "cpu").sharding,
+    ) == (1, "none")
+    two = from_training({}, TrainingConfiguration(ranks=2, gradient_accumulation=4), 64, "cpu")
+    assert (two.gpus, two.sharding) == (2, "ddp")

@@ -64,11 +64,19 @@ class FaultyTrainer(PlannedTrainer):
     """`nan`, `inf`, `zero`: the loss of a step is that. `spike`: it is twenty times what it was. `kill_in_step`: dies
     between two micro batches; `stop_in_step`: is asked to stop there. `no_random`: forgets to restore the random
     numbers. `shuffled`: feeds the steps in another order. `inf_gradient`: one gradient of a step is infinite.
-    `scaler`, `scaler_inf`: trains with a loss scaler on the CPU, and one gradient of a step is infinite."""
+    `scaler`, `scaler_inf`: trains with a loss scaler on the CPU, and one gradient of a step is infinite. Of several
+    ranks the one that `rank` names is faulty: `hang_in_step` stands still, `drift` changes one weight after it."""
+
+    def _here(self, *kinds: str) -> bool:
+        now = fault()
+        on_step = self.state.global_step + 1 == now["step"] and now.get("rank", 0) == self.ranks.rank
+        return on_step and now["kind"] in kinds
 
     def _micro_step(self, model: Any, batch: Any, learnt: int) -> Any:
         now = fault()
-        here = self.state.global_step + 1 == now["step"]
+        here = self._here(now["kind"])
+        if here and now["kind"] == "hang_in_step" and batch.planned.number == 1:
+            os.kill(os.getpid(), signal.SIGSTOP)
         if here and now["kind"] == "kill_in_step" and batch.planned.number == 1:
             die()
         if here and now["kind"] == "stop_in_step" and batch.planned.number == 1:
@@ -92,7 +100,7 @@ class FaultyTrainer(PlannedTrainer):
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Any:
         total = super().training_step(model, inputs, num_items_in_batch)
-        if self.state.global_step + 1 == fault()["step"] and fault()["kind"] in ("inf_gradient", "scaler_inf"):
+        if self._here("inf_gradient", "scaler_inf"):
             next(p for p in model.parameters() if p.grad is not None).grad.view(-1)[0] = float("inf")
         return total
 
@@ -100,8 +108,13 @@ class FaultyTrainer(PlannedTrainer):
         try:
             super().check_finite()
         finally:
-            if fault()["kind"] in FACTORS and self.state.global_step + 1 == fault()["step"]:
+            if self._here(*FACTORS):
                 self.store.folder.with_name("after.txt").write_text(self._weights())
+
+    def compare_with_before(self) -> None:
+        super().compare_with_before()
+        if self._here("drift"):
+            next(p for p in self.model.parameters() if p.requires_grad).data.view(-1)[0] += 1e-6  # type: ignore[union-attr]
 
     def _weights(self) -> str:
         from tasks.training.models import save_weights

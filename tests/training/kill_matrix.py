@@ -83,8 +83,12 @@ class Matrix:
     def _job(self, name: str, **changes: Any) -> Path:
         return matrix_job(self.folder / name, self.model, self.samples, self.training, **changes)
 
-    def _resumed_job(self, name: str) -> Path:
-        job = self._job(name)
+    def other_job(self, name: str, training: TrainingConfiguration) -> Path:
+        """What the killed training left, with another configuration."""
+        return self._resumed_job(name, training)
+
+    def _resumed_job(self, name: str, training: TrainingConfiguration | None = None) -> Path:
+        job = matrix_job(self.folder / name, self.model, self.samples, training or self.training)
         for part in ("out", "checkpoints"):
             shutil.copytree(self.killed / part, job.parent / part)
         return job

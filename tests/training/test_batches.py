@@ -96,14 +96,18 @@ def losses(out: Path) -> list[float]:
 
 def test_one_by_eight_equals_eight_by_one(job_in, samples_file, tmp_path):
     lora = LoraParameters(rank=4, alpha=8, dropout=0.0)
-    for name, micro_batch, accumulation in (("1x8", 1, 8), ("8x1", 8, 1), ("2x4", 2, 4)):
-        training = small_training(
-            lora=lora, micro_batch=micro_batch, gradient_accumulation=accumulation, max_steps=6, save_steps=6
-        )
+    for name, micro_batch, accumulation, ranks in (
+        ("1x8", 1, 8, 1),
+        ("8x1", 8, 1, 1),
+        ("2x4", 2, 4, 1),
+        ("2 ranks x 4", 2, 4, 2),
+    ):
+        shape = {"micro_batch": micro_batch, "gradient_accumulation": accumulation, "ranks": ranks}
+        training = small_training(lora=lora, max_steps=6, save_steps=6, **shape)
         assert train(job_in(tmp_path / name, training)).code == 0
     assert len(training_samples(samples_file)) % 8 == 0
     reference = losses(tmp_path / "8x1" / "out")
-    for name in ("1x8", "2x4"):
+    for name in ("1x8", "2x4", "2 ranks x 4"):
         assert losses(tmp_path / name / "out") == pytest.approx(reference, abs=0, rel=1e-6)
 
 

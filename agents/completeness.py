@@ -50,12 +50,14 @@ _OTHER = {"full": "lora", "lora": "qlora", "dora": "qlora", "qlora": "qlora"}
 
 @dataclass(frozen=True)
 class Facts:
-    """What the rules look at. `covered` says which words of the goal occur in a source; null: nobody looked."""
+    """What the rules look at. `uncovered` are words of the goal that no source has, `stale` numbers of the file of a
+    sheet that are no longer what the rules say."""
 
     sheet: TaskSheet
     context: ProposerContext
     goal_given: bool = True
     uncovered: tuple[str, ...] = field(default=())
+    stale: tuple[str, ...] = field(default=())
 
     @property
     def spec(self) -> Project:
@@ -85,6 +87,11 @@ def _goal(facts: Facts) -> Iterator[Finding]:
         yield facts.find("goal-missing", blocking=False)
     for word in facts.uncovered:
         yield facts.find("goal-uncovered", blocking=True, word=word)
+
+
+def _file(facts: Facts) -> Iterator[Finding]:
+    if facts.stale:
+        yield facts.find("sheet-stale", blocking=False, names=", ".join(facts.stale))
 
 
 def _target(facts: Facts) -> Iterator[Finding]:
@@ -144,6 +151,8 @@ def _budget(facts: Facts) -> Iterator[Finding]:
     if stage is not None and stage.budget_hours is None:
         yield facts.find("stage-budget-missing", blocking=False, stage="train", hours=f"{budget:g}")
     hours = _expected(facts.sheet, "train", "training_hours")
+    if stage is not None and stage.budget_hours is not None:
+        budget = min(budget, stage.budget_hours)
     if hours is not None and hours > budget:
         values = {"hours": f"{hours:.3g}", "budget": f"{budget:g}", "needed": f"{hours * 1.2:.2g}"}
         yield facts.find("over-budget", blocking=True, stage="train", **values)
@@ -338,6 +347,7 @@ def _criteria(facts: Facts, stage: str) -> list[Criterion]:
 
 RULES: tuple[Rule, ...] = (
     _goal,
+    _file,
     _target,
     _held_out,
     _limits,

@@ -134,6 +134,16 @@ TEXTS: dict[str, dict[Language, tuple[str, str]]] = {
         ),
         "zh": ("目标提到 {word}，但没有任何数据源涉及", "补充涉及 {word} 的数据源，或从目标中去掉"),
     },
+    "sheet-stale": {
+        "en": (
+            "task_sheet.yaml was drafted from other sources, settings or runs: {names} would be other numbers now",
+            "gatewright decompose PROJECT --write",
+        ),
+        "zh": (
+            "task_sheet.yaml 起草之后，源文件、设置或历史已变：{names} 现在会是别的数",
+            "gatewright decompose PROJECT --write",
+        ),
+    },
     "revision-missing": {
         "en": (
             "the base model is the newest of {model}, whatever that is on the day",

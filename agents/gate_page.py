@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agents.blocks import Block, Bullets, Cell, Document, Heading, Paragraph, Table, code, to_markdown
+from agents.blocks import Block, Bullets, Cell, Document, Heading, Paragraph, Table, code, to_html, to_markdown
 from agents.draft import default
 from agents.report_texts import stage_title, t
 from agents.stage_report import (
@@ -25,7 +25,7 @@ from specs.criteria import Criterion
 from specs.metrics import definitions
 from specs.parameters import PARAMETERS, leaves
 from specs.project import Project
-from specs.proposals import Proposal, TaskSheet
+from specs.proposals import Proposal, SheetStage, TaskSheet
 from specs.results import Evidence
 
 
@@ -62,9 +62,8 @@ def gate_page(
         document.add(Heading(t(language, "sheet")), *sheet_blocks(proposal.task_sheet, language))
     document.add(Heading(t(language, "proposal", stage=stage_title(language, gate))))
     document.add(*proposal_blocks(proposal, previous, language))
-    rows = [row for row in expected if row.actual is not None or row.stage == gate]
-    if rows:
-        document.add(Heading(t(language, "expected")), expected_table(rows, language, with_stage=True))
+    if expected:
+        document.add(Heading(t(language, "expected")), expected_table(expected, language, with_stage=True))
     if approvals:
         document.add(Heading(t(language, "approvals")), Paragraph(approvals))
     return to_markdown(document)
@@ -137,38 +136,60 @@ def _changes(previous: Proposal, proposal: Proposal) -> list[list[Cell]]:
 
 def sheet_page(sheet: TaskSheet, language: Language) -> str:
     """A task sheet as Markdown."""
+    return to_markdown(_sheet(sheet, language))
+
+
+def sheet_html(sheet: TaskSheet, language: Language) -> str:
+    """A task sheet as one HTML page."""
+    return to_html(_sheet(sheet, language))
+
+
+def _sheet(sheet: TaskSheet, language: Language) -> Document:
     document = Document(t(language, "sheet"), language)
     document.add(*sheet_blocks(sheet, language))
-    return to_markdown(document)
+    return document
 
 
 def sheet_blocks(sheet: TaskSheet, language: Language) -> list[Block]:
     """The goal, and per stage: inputs, expected numbers, blocking criteria, budget, signers, failure."""
-    blocks: list[Block] = [Paragraph(f"{t(language, 'goal')}: {sheet.goal}")]
+    comma, separator, colon = ("、", "；", "：") if language == "zh" else (", ", "; ", ": ")
+    blocks: list[Block] = [Paragraph(f"{t(language, 'goal')}{colon}{sheet.goal}")]
     for stage in sheet.stages:
-        separator = "；" if language == "zh" else "; "
-        expected = separator.join(
-            f"{metric_title(stage.name, e.metric, language)} {human(e.value, e.unit, language)}" for e in stage.expected
-        )
         criteria = separator.join(_criterion(stage.name, c, language) for c in stage.criteria if c.blocking)
         budget = human(stage.budget_hours, "h", language) if stage.budget_hours else t(language, "no_budget")
         facts = [
-            ("inputs", ", ".join(map(code, stage.inputs))),
-            ("expected_value", expected or t(language, "nothing")),
+            ("inputs", comma.join(stage.inputs) or t(language, "nothing")),
             ("criteria", criteria or t(language, "nothing")),
             ("budget", budget),
-            ("signed_by", ", ".join(map(code, stage.signed_by))),
+            ("signed_by", comma.join(stage.signed_by) or t(language, "nothing")),
             ("on_failure", stage.on_failure),
         ]
+        if stage.runs:
+            facts.insert(0, ("runs", code(stage.runs)))
         if stage.subtasks:
             pieces = separator.join(subtask_title(stage.name, s.name, language) for s in stage.subtasks)
-            facts.insert(2, ("subtasks", pieces))
-        colon = "：" if language == "zh" else ": "
+            facts.insert(1, ("subtasks", pieces))
         blocks += [
             Heading(stage_title(language, stage.name), 3),
-            Bullets([f"{t(language, key)}{colon}{value}" for key, value in facts]),
+            Bullets([f"{t(language, key)}{colon}{value}" for key, value in facts], data=True),
+            _expected_numbers(stage, language),
         ]
     return [*blocks, *_findings(sheet, language)]
+
+
+def _expected_numbers(stage: SheetStage, language: Language) -> Block:
+    """What a stage should bring, with where each number comes from."""
+    if not stage.expected:
+        return Paragraph(f"{t(language, 'expected_value')}{'：' if language == 'zh' else ': '}{t(language, 'nothing')}")
+    rows = []
+    for e in stage.expected:
+        why = e.why
+        if e.set_by:
+            rule = "" if e.by_rule is None else human(e.by_rule, e.unit, language)
+            why = t(language, "set_by_person", value=rule) if rule else t(language, "set_by_person_alone")
+        value = Cell(human(e.value, e.unit, language), number=True)
+        rows.append([Cell(metric_title(stage.name, e.metric, language)), value, Cell(why, tone="quiet")])
+    return Table([t(language, key) for key in ("metric", "expected_value", "why")], rows)
 
 
 def _findings(sheet: TaskSheet, language: Language) -> list[Block]:

@@ -21,6 +21,7 @@ from agents.feedback import unanswered
 from agents.guard import Change, apply_changes, guard
 from agents.llm_context import INSTRUCTIONS, prompt, redact, secrets, visible
 from agents.rules import RulesProposer
+from agents.task_sheet import with_consequences
 from specs.errors import GuardRefused
 from specs.events import FallbackTaken
 from specs.project import Project
@@ -125,7 +126,8 @@ class LlmProposer:
         update = {"proposer": self.name, "warnings": warnings}
         if answer:
             update["answers_feedback"], update["answers"] = answer, []
-        return guard(changed.model_copy(update=update), context.spec, approved=context.approved, memory=self.memory)
+        guarded = guard(changed.model_copy(update=update), context.spec, approved=context.approved, memory=self.memory)
+        return guarded if changed is baseline else with_consequences(guarded, context, self.memory)
 
     def _connect(self) -> Callable[[list[Message]], tuple[Suggestion, str]]:
         from langchain.chat_models import init_chat_model

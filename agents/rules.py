@@ -5,7 +5,7 @@ from __future__ import annotations
 from agents.contract import MemoryFunction, Outcome, ProposerContext
 from agents.gate_rules import suggest
 from agents.guard import guard
-from agents.task_sheet import sheet_of
+from agents.task_sheet import with_consequences
 from specs.proposals import Proposal
 
 
@@ -19,9 +19,7 @@ class RulesProposer:
 
     def propose(self, context: ProposerContext) -> Proposal:
         """The guarded proposal for a gate; raises `GuardRefused` when nothing inside the limits exists."""
-        proposal = suggest(context, self.memory)
-        if context.gate == "data":
-            proposal = proposal.model_copy(update={"task_sheet": sheet_of(context, self.memory, proposed=proposal)})
+        proposal = with_consequences(suggest(context, self.memory), context, self.memory)
         return guard(proposal, context.spec, approved=context.approved, memory=self.memory)
 
     def consider(self, context: ProposerContext) -> Outcome:

@@ -50,3 +50,20 @@ OUTPUTS: dict[str, tuple[str, ...]] = {
     "train": ("adapter",),
 }
 """What later stages read of a stage; everything else that it writes is evidence."""
+
+FILE_HEAD: dict[str, tuple[str, ...]] = {
+    "en": (
+        "Task sheet. The first gate of a run signs exactly this file.",
+        "Change `value`, `budget_hours` and `on_failure`; everything else is changed in project.yaml.",
+        "`drafted` is what the rules said when this was written: leave it, it shows which numbers are yours.",
+        "Check it: gatewright decompose PROJECT --check. Draft it anew, your numbers kept: gatewright decompose "
+        "PROJECT --write",
+    ),
+    "zh": (
+        "任务单。运行的第一个审批点签署的正是本文件。",
+        "可修改 `value`、`budget_hours` 和 `on_failure`；其余内容来自 project.yaml，请在那里修改。",
+        "`drafted` 是写出本文件时规则给出的数；请保留，它表明哪些数是人改的。",
+        "检查：gatewright decompose PROJECT --check。重新起草并保留人改的数：gatewright decompose PROJECT --write",
+    ),
+}
+"""What stands at the top of task_sheet.yaml."""

@@ -199,7 +199,7 @@ def expected_rows(expected: Sequence[Expectation | ExpectedRow], evidence: Evide
 
 
 def expected_table(rows: Sequence[ExpectedRow], language: Language, with_stage: bool = False) -> Table:
-    """Expected and actual numbers with their relative difference."""
+    """Expected and actual numbers with their relative difference; over several stages with what the sheet said."""
     table = []
     for row in rows:
         difference = row.difference
@@ -211,10 +211,17 @@ def expected_table(rows: Sequence[ExpectedRow], language: Language, with_stage: 
             Cell(shown, number=True, tone="warn" if difference is not None and abs(difference) > 0.2 else ""),
             Cell(row.why, tone="quiet"),
         ]
-        table.append([Cell(stage_title(language, row.stage)), *cells] if with_stage else cells)
+        if with_stage:
+            signed = "" if row.signed is None else human(row.signed, row.unit, language)
+            cells = [Cell(stage_title(language, row.stage)), cells[0], Cell(signed, number=True), *cells[1:]]
+        table.append(cells)
     keys = ("metric", "expected_value", "actual_value", "difference", "why")
     header = [t(language, key) for key in keys]
-    return Table([t(language, "stage"), *header] if with_stage else header, table)
+    return (
+        Table([t(language, "stage"), header[0], t(language, "signed_value"), *header[1:]], table)
+        if with_stage
+        else Table(header, table)
+    )
 
 
 def _difference(difference: float | None) -> str:

@@ -7,18 +7,22 @@ from typing import Any
 
 from agents.completeness import Facts, findings
 from agents.contract import MemoryFunction, ProposerContext
+from agents.expectations import expectations
 from agents.gate_rules import suggest
 from agents.sheet_texts import GOAL, INPUTS, ON_FAILURE, OUTPUTS
 from agents.subtasks import subtasks
 from specs.base import Strict
-from specs.metrics import STAGES
 from specs.project import Project
 from specs.proposals import Expectation, Proposal, SheetStage, TaskSheet
 from specs.results import Evidence
+from specs.stage_graph import RELEASE
 
 
 class ExpectedRow(Strict):
-    """One expected number beside what came. `actual` is null while the stage has not run or did not measure it."""
+    """One expected number beside what came. `actual` is null while the stage has not run or did not measure it.
+
+    `expected` is the newest number made before the stage ran, `signed` the one of the sheet that the first gate signed.
+    """
 
     stage: str
     metric: str
@@ -26,6 +30,7 @@ class ExpectedRow(Strict):
     actual: float | None
     unit: str
     why: str = ""
+    signed: float | None = None
 
     @property
     def difference(self) -> float | None:
@@ -55,7 +60,7 @@ def sheet_of(
     if proposed is not None:
         context = context.model_copy(update={"approved": {**context.approved, proposed.stage: proposed}})
     sheet_stages = []
-    for stage in STAGES:
+    for stage in spec.graph.stages:
         inputs, criteria = _inputs(spec, stage), spec.criteria(stage)
         sheet_stages.append(
             SheetStage(
@@ -76,10 +81,14 @@ def sheet_of(
     return checked(TaskSheet(goal=given or _goal(spec), stages=sheet_stages), context, goal_given=bool(given))
 
 
-def checked(sheet: TaskSheet, context: ProposerContext, *, goal_given: bool = True) -> TaskSheet:
-    """The sheet with everything that the completeness check finds in it."""
+def checked(
+    sheet: TaskSheet, context: ProposerContext, *, goal_given: bool = True, stale: Sequence[str] = ()
+) -> TaskSheet:
+    """The sheet with everything that the completeness check finds in it; `stale` as `sheet_file.stale` says."""
     uncovered = tuple(context.survey.get("uncovered", ()))
-    found = findings(Facts(sheet=sheet, context=context, goal_given=goal_given, uncovered=uncovered))
+    found = findings(
+        Facts(sheet=sheet, context=context, goal_given=goal_given, uncovered=uncovered, stale=tuple(stale))
+    )
     return sheet.model_copy(update={"findings": found})
 
 
@@ -108,6 +117,26 @@ def _expected(context: ProposerContext, stage: str, memory: MemoryFunction | Non
     return suggest(_at(context, stage).model_copy(update={"approved": approved}), account).expected
 
 
+def with_consequences(
+    proposal: Proposal, context: ProposerContext, memory: MemoryFunction | None, goal: str = ""
+) -> Proposal:
+    """The proposal with what follows from its parameters: its stage's numbers, and the sheet or the stages ahead."""
+    expected = expectations(context, proposal.stage, proposal.parameters, memory)
+    proposal = proposal.model_copy(update={"expected": expected})
+    if proposal.stage == context.spec.graph.stages[0]:
+        return proposal.model_copy(update={"task_sheet": sheet_of(context, memory, goal, proposal)})
+    return proposal.model_copy(update={"ahead": ahead(context, memory, proposal)})
+
+
+def ahead(context: ProposerContext, memory: MemoryFunction | None, proposal: Proposal) -> dict[str, list[Expectation]]:
+    """What the stages after the proposal's should bring, from what is known by now and from its parameters."""
+    if proposal.stage not in context.spec.graph.stages:
+        return {}
+    known = context.model_copy(update={"approved": {**context.approved, proposal.stage: proposal}})
+    later = context.spec.graph.descendants(proposal.stage)
+    return {stage: found for stage in later if stage != RELEASE and (found := _expected(known, stage, memory))}
+
+
 def _at(context: ProposerContext, gate: str) -> ProposerContext:
     return context.model_copy(update={"gate": gate, "feedback": "", "last_proposal": None, "round": 1})
 
@@ -116,17 +145,23 @@ def expected_beside_actual(
     sheet: TaskSheet,
     evidence: Mapping[str, Evidence],
     proposals: Mapping[str, Proposal] | None = None,
+    shown: Proposal | None = None,
 ) -> list[ExpectedRow]:
     """Every expected number of the sheet beside what the finished stages measured, in the order of the stages.
 
-    A stage's own approved proposal, made later and with more known, replaces the sheet's numbers for it.
+    A stage's own approved proposal, made later and with more known, replaces the sheet's numbers for it; so does the
+    proposal that a gate shows, for its own stage and for the stages ahead.
     """
     rows = []
+    newest = dict(shown.ahead) if shown is not None else {}
+    newest |= {stage: p.expected for stage, p in (proposals or {}).items() if p.expected}
+    if shown is not None and shown.expected:
+        newest[shown.stage] = shown.expected
     for stage in sheet.stages:
-        own = (proposals or {}).get(stage.name)
-        expected = own.expected if own is not None and own.expected else stage.expected
+        signed = {e.metric: e for e in stage.expected}
+        expected = {**signed, **{e.metric: e for e in newest.get(stage.name, ())}}
         found = evidence.get(stage.name)
-        for expectation in expected:
+        for name, expectation in expected.items():
             metric = found.metrics.get(expectation.metric) if found else None
             rows.append(
                 ExpectedRow(
@@ -136,6 +171,7 @@ def expected_beside_actual(
                     actual=metric.value if metric else None,
                     unit=expectation.unit,
                     why=expectation.why,
+                    signed=signed[name].value if name in signed else None,
                 )
             )
     return rows

@@ -7,15 +7,18 @@ from pathlib import Path
 
 from agents.gate_rules import suggest
 from agents.proposer import MemoryFunction, ProposerContext
+from agents.sheet_file import FILE_NAME
 from agents.task_sheet import sheet_of
 from flows.earlier import earlier_results
 from flows.ledger import Ledger
 from flows.ledgers import absent
 from flows.proposing import memory_of, model_of
+from flows.sheets import write_sheet
 from flows.surveying import survey_of
 from flows.workspace import Workspace, ledger_url
 from specs.credentials import without_secrets
-from specs.errors import SpecError
+from specs.errors import InputError, SpecError
+from specs.files import storage_errors, write_bytes
 from specs.loading import LoadedProject, load_project
 from specs.proposals import TaskSheet
 from tasks.models.resolve import model_kind
@@ -26,8 +29,17 @@ class Draft:
     """A drafted sheet, with the project that it is of and what could not be counted."""
 
     loaded: LoadedProject
+    context: ProposerContext
     sheet: TaskSheet
     notes: list[str]
+
+
+@dataclass(frozen=True)
+class Written:
+    """A sheet that was written: where, and how many numbers of a person stay in it."""
+
+    file: Path
+    kept: int
 
 
 def draft(project: Path, goal: str | None) -> Draft:
@@ -60,4 +72,21 @@ def draft(project: Path, goal: str | None) -> Draft:
     )
     memory: MemoryFunction | None = memory_of(workspace, spec) if model is not None else None
     sheet = sheet_of(context, memory, goal=goal or "", proposed=suggest(context, memory))
-    return Draft(loaded, sheet, notes)
+    return Draft(loaded, context, sheet, notes)
+
+
+def write_to(drafted: Draft, file: Path | None) -> Written:
+    """Write a draft: as YAML that can be signed, or as Markdown or HTML to read. Default: the project's own file."""
+    from agents.reporter import sheet_html, sheet_page
+
+    language = drafted.loaded.spec.language
+    file = drafted.loaded.folder / FILE_NAME if file is None else file
+    suffix = file.suffix.lower()
+    if suffix in (".yaml", ".yml"):
+        return Written(file, write_sheet(file, drafted.sheet, drafted.loaded.spec))
+    if suffix not in (".md", ".html"):
+        raise InputError(f"{file} is no sheet by its name", "name a file that ends in .yaml, .md or .html")
+    page = sheet_page(drafted.sheet, language) if suffix == ".md" else sheet_html(drafted.sheet, language)
+    with storage_errors(file):
+        write_bytes(file, page.encode())
+    return Written(file, 0)

@@ -26,7 +26,8 @@ class Expectation(Strict):
     value: float
     unit: str
     why: str = ""
-    by_rule: float | None = Field(None, description="what the rules said before earlier runs corrected it")
+    by_rule: float | None = Field(None, description="what the rules said before earlier runs or a person changed it")
+    set_by: str = Field("", description="the file in which a person wrote this number; empty for one of the rules")
 
 
 class SubTask(Strict):
@@ -114,6 +115,9 @@ class Proposal(Strict):
     reasons: list[Reason]
     expected: list[Expectation] = Field(default_factory=list)
     memory: MemoryCheck | None = None
+    ahead: dict[str, list[Expectation]] = Field(
+        default_factory=dict, description="what the stages after this one should bring, from what is known by now"
+    )
     proposer: str
     answers_feedback: str = Field("", description="how this round answers the feedback of the last one")
     answers: list[Answer] = Field(
@@ -122,6 +126,7 @@ class Proposal(Strict):
     edited_by: str = Field("", description="the person whose edits are part of the parameters")
     task_sheet: TaskSheet | None = None
     warnings: list[str] = Field(default_factory=list)
+    sheet_file: Sha256 | None = Field(None, description="of the task_sheet.yaml whose numbers the sheet has")
 
     @property
     def sha256(self) -> Sha256:

@@ -10,7 +10,7 @@ import typer
 
 from flows.cli.app import app
 from flows.cli.options import AsJson, ProjectArgument
-from flows.cli.output import emit, guarded, say, show
+from flows.cli.output import emit, guarded, say, show, tell
 from specs.errors import EXIT_DONE, InputError, SpecError
 
 
@@ -124,21 +124,41 @@ def decompose(
     goal: Annotated[
         str | None, typer.Argument(metavar="GOAL", help="One line: what the model should be able to do.")
     ] = None,
+    write: Annotated[
+        bool,
+        typer.Option("--write", help="Write task_sheet.yaml into the project: the file that the first gate signs."),
+    ] = False,
+    to: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--to", metavar="FILE", help="Write it there instead: .yaml, or .md or .html to read."),
+    ] = None,
+    check_file: Annotated[
+        bool, typer.Option("--check", help="Check the project's task_sheet.yaml and show it, as the first gate would.")
+    ] = False,
     as_json: AsJson = False,
 ) -> int:
     """Draft the task sheet: per stage its inputs, expected outputs in numbers, criteria, budget and signers."""
-    from flows.decomposing import draft
+    from agents.reporter import sheet_page
+    from flows.decomposing import draft, write_to
+    from flows.sheets import read_back
 
     drafted = draft(project, goal)
+    spec, sheet = drafted.loaded.spec, drafted.sheet
+    if check_file:
+        sheet = read_back(drafted.loaded.folder, drafted.context, sheet)
+    written = write_to(drafted, to) if write or to else None
     if as_json:
-        emit(drafted.sheet.model_dump(mode="json"))
-        return EXIT_DONE
-    from agents.reporter import sheet_page
-    from flows.cli.pages import Page
+        emit(sheet.model_dump(mode="json"))
+    elif written is None:
+        from flows.cli.pages import Page
 
-    show(Page(sheet_page(drafted.sheet, drafted.loaded.spec.language)))
+        show(Page(sheet_page(sheet, spec.language)))
+    if written is not None:
+        tell(f"wrote {written.file}" + (f"; {written.kept} numbers of yours were kept" if written.kept else ""))
+        blocking = sum(f.blocking for f in sheet.findings)
+        tell(f"it leaves {len(sheet.findings)} things open, {blocking} of them keep the first gate closed")
     for note in drafted.notes:
-        say(f"note: {note}")
+        tell(f"note: {note}")
     return EXIT_DONE
 
 

@@ -19,6 +19,7 @@ from flows.ledger.chain import timestamp
 from flows.ledger.lease import beating
 from flows.ledger.store import MovedError
 from flows.opening import gate_document
+from flows.overruling import overruled
 from flows.proposing import memory_of, model_of, proposer_context
 from flows.rehearsing import finished_record
 from flows.reviewing import approved_proposals, evidence_of
@@ -223,6 +224,7 @@ class Engine:
             model=self.model if about.needs_model else None,
             expected=self._expected(stage, state),
             handed=self._handed(state, stage, approval.round),
+            go_on=overruled(self.ledger.events(self.workspace.run), stage, self.approved(stage, state)),
         )
 
     def _handed(self, state: RunState, stage: str, round: int) -> Handed | None:

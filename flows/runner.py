@@ -50,6 +50,7 @@ class Order:
     gated: bool = True
     notes: tuple[str, ...] = ()
     handed: Handed | None = None
+    go_on: str = ""
 
 
 def input_digests(order: Order) -> dict[str, str]:
@@ -127,6 +128,7 @@ def context_of(order: Order, out_dir: Path, checkpoints: Path) -> StageContext:
         out_dir=out_dir,
         checkpoints_dir=checkpoints,
         handed=order.handed,
+        go_on=order.go_on,
     )
 
 

@@ -84,6 +84,11 @@ def closing_bytes(run: str, actor: str, stored: Mapping[str, Any]) -> bytes:
     return canonical_bytes({"closes": run, "actor": actor, **{k: v for k, v in stored.items() if k != "signature"}})
 
 
+def overruling_bytes(run: str, actor: str, stored: Mapping[str, Any]) -> bytes:
+    """What the signature covers of somebody who lets a training go on: run, person, every stored field but itself."""
+    return canonical_bytes({"goes_on": run, "actor": actor, **{k: v for k, v in stored.items() if k != "signature"}})
+
+
 def signed_bytes(decision: Decision | Mapping[str, Any]) -> bytes:
     """What a signature covers: the canonical bytes of every field of a decision but the signature itself.
 

@@ -272,6 +272,20 @@ class RunStopped(Payload):
     reason: str
 
 
+class JudgementOverruled(Payload):
+    """A person lets a training go on that its early judgement ended; the actor decides. Holds for these parameters."""
+
+    kind = "judgement.overruled"
+    stage: str
+    attempt: int = Field(description="the one that ended")
+    parameters: Sha256
+    verdict: str = Field(pattern="^(stop|ask)$")
+    reason: str
+    authentication: Authentication
+    credential: str = Field("", description="fingerprint of the key, or id of the token; never a secret")
+    signature: str = Field("", description="SSH signature over the other fields, run and person; armoured")
+
+
 class ReleasePublished(Payload):
     """The release bundle is complete."""
 
@@ -397,6 +411,7 @@ PAYLOADS: dict[str, type[Payload]] = {
         LeaseTaken,
         CheckpointSaved,
         RunStopped,
+        JudgementOverruled,
         ReleasePublished,
         RunFinished,
         RunRejected,

@@ -45,6 +45,7 @@ class StageContext(Strict):
     base_model_sha256: Sha256 | None = None
     out_dir: Path
     checkpoints_dir: Path
+    go_on: str = Field("", description="why a person lets a training go on that its early judgement ended")
     handed: Handed | None = Field(None, description="of a stage that a person completes: the work that came back")
 
     @property

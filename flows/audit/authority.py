@@ -11,10 +11,11 @@ from flows.audit.report import Checks, Part
 from flows.decide import follows
 from flows.folding import Gate, RunState, advance
 from flows.gatefiles import changed_files, load_proposal, read_gate
+from flows.overruling import fault_of
 from flows.standing import expires_at, standing
 from flows.steps import Done, HandOut, OpenGate, Propose, Rejected, Release, RunStage, next_steps
 from specs.canonical import digest, sha256_bytes
-from specs.decisions import Decision, closing_bytes, signed_bytes
+from specs.decisions import Decision, closing_bytes, overruling_bytes, signed_bytes
 from specs.errors import GatewrightError, PolicyRefused
 from specs.events import (
     ApprovalRecorded,
@@ -25,6 +26,7 @@ from specs.events import (
     GateAmended,
     GateExpired,
     GateOpened,
+    JudgementOverruled,
     Payload,
     ProposalMade,
     ReleasePublished,
@@ -245,6 +247,8 @@ def _transition(
                 found["order"].append(f"{where}: the work of {payload.stage} was not due")
         case WorkHandedIn():
             found["allowed"] += [f"{where}: {fault}" for fault in _handed_in(state, event, payload, policy)]
+        case JudgementOverruled():
+            _overruling(found, event, payload, policy)
         case RunClosed():
             _closing(found, state, event, payload, policy)
         case AttemptReserved():
@@ -284,7 +288,9 @@ def _handed_in(state: RunState, event: Event, came: WorkHandedIn, policy: Policy
     rules = policy.at(came.stage)
     if event.actor not in rules.reviewers:
         return [f"{event.actor!r} may not decide at gate {came.stage}, nor do its work"]
-    return [] if rules.proves(came.authentication) else [f"gate {came.stage} asks for {rules.authentication}"]
+    if rules.proves_work(came.authentication):
+        return []
+    return [f"work on {came.stage} asks for {rules.work_authentication}"]
 
 
 def _said_truly(history: History, state: RunState, opened: GateOpened) -> list[str]:
@@ -324,6 +330,23 @@ def _closing(
     try:
         data = closing_bytes(event.run, event.actor, event.payload)
         signing.verify(person.keys if person else [], event.actor, signing.NAMESPACE, data, closed.signature)
+    except GatewrightError as error:
+        found["signed"].append(f"{where}: {error.message}")
+
+
+def _overruling(found: dict[str, list[str]], event: Event, said: JudgementOverruled, policy: Policy | None) -> None:
+    """Who let a training go on was allowed to, and a signature is by a key of this person."""
+    where = f"event {event.sequence}: {said.kind}"
+    if policy and (fault := fault_of(policy, event.actor, said)):
+        found["allowed"].append(f"{where}: {fault}")
+    if (said.authentication == "ssh_signature") != bool(said.signature):
+        found["signed"].append(f"{where}: it does not say truly whether it is signed")
+    if not said.signature:
+        return
+    person = policy.approver(event.actor) if policy else None
+    try:
+        data = overruling_bytes(event.run, event.actor, event.payload)
+        signing.verify(person.keys if person else [], event.actor, signing.NAMESPACE, data, said.signature)
     except GatewrightError as error:
         found["signed"].append(f"{where}: {error.message}")
 

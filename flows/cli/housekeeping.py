@@ -1,4 +1,4 @@
-"""Commands that keep house: close, gc, forget, backup, restore."""
+"""Commands that keep house: close, go-on, gc, forget, backup, restore."""
 
 from __future__ import annotations
 
@@ -49,6 +49,37 @@ def close(
         return EXIT_DONE
     lost = event.payload["lost"]
     say(f"run {found.run} is closed" + (f"; lost: {', '.join(lost)}" if lost else ""))
+    return EXIT_DONE
+
+
+@app.command(name="go-on")
+@guarded
+def go_on(
+    run: RunArgument = None,
+    who: Who = ...,  # type: ignore[assignment]
+    why: Why = "",
+    sign: Sign = None,
+    yes: Unasked = False,
+    project: ProjectOption = None,
+    as_json: AsJson = False,
+) -> int:
+    """Let a training go on that its early judgement ended. Recorded with the reason; `gatewright resume` goes on."""
+    from flows.cli.find import find_run
+    from flows.overruling import overrule
+
+    found = find_run(run, project)
+    token = token_given()
+    authentication: Authentication = "unauthenticated"
+    if not (sign or token) and asks(yes, as_json):
+        tell(f"You let the training of run {found.run} go on, as {who}.")
+        typed_again("go on")
+        authentication = "terminal"
+    event = overrule(found.workspace, found.ledger, who, why, authentication=authentication, token=token, key=sign)
+    if as_json:
+        emit({"run": found.run, "sequence": event.sequence, **event.payload})
+        return EXIT_DONE
+    say(f"recorded: the early judgement said {event.payload['verdict']}, and the training goes on")
+    say(f"  gatewright resume {found.run}")
     return EXIT_DONE
 
 

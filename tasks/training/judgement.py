@@ -17,6 +17,9 @@ FEWEST_JUDGED = 4
 
 STANDARD_ERRORS = 2.0
 
+GO_ON = "go_on.json"
+"""In the folder of a worker: a person lets the training go on, whatever its early judgement said, and why."""
+
 Verdict = Literal["go on", "ask", "stop", "not judged"]
 
 

@@ -23,7 +23,7 @@ from tasks.training.continuity import Retrace, require_same_loss, tolerance
 from tasks.training.evaluation import mean_loss, pinned_loss, sample_losses
 from tasks.training.feed import Feed, check_lengths, group_steps, read_samples
 from tasks.training.job import Job, WorkerResult
-from tasks.training.judgement import Judgement, judge
+from tasks.training.judgement import GO_ON, Judgement, judge
 from tasks.training.limit import limit_memory
 from tasks.training.logbook import CENSUS, CONTINUITY, METRICS, SESSIONS, SPIKES, Logbook
 from tasks.training.measure import PeakMeter
@@ -375,10 +375,14 @@ class Session:
         self.channel.say(f"early judgement: {found.verdict}; {found.words}")
         if job.training.early_judgement != "act" or not job.judge_acts or found.verdict in ("go on", "not judged"):
             return
+        if self.ranks.from_first((job.out / GO_ON).is_file()):
+            self.channel.say("a person decided that it goes on")
+            return
         if found.verdict == "stop":
             raise TrainingError(
                 f"early judgement: stop; {found.words}",
-                "the rest would be wasted: `gatewright resume --anew` proposes other settings. The checkpoint is kept",
+                "`gatewright resume --anew` proposes other settings; `gatewright go-on --as WHO -m WHY` lets it go on. "
+                "The checkpoint is kept",
             )
         if not asked:
             raise TrainingError(

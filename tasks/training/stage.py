@@ -11,13 +11,13 @@ from typing import Any
 
 from specs.canonical import canonical_bytes, sha256_file
 from specs.errors import GuardRefused, InputError, TrainingError
-from specs.files import storage_errors, sync_folder
+from specs.files import storage_errors, sync_folder, write_json
 from specs.parameters import TrainingConfiguration, TrainParameters, fingerprint
 from specs.stages import Progress, StageContext, StageResult
 from tasks.data.batch_plan import PlanRow, read_plan
 from tasks.data.objectives import taken
 from tasks.training.job import Job
-from tasks.training.judgement import choose_judged, judge_step
+from tasks.training.judgement import GO_ON, choose_judged, judge_step
 from tasks.training.launch import keep_results, run_training, training_notes
 
 
@@ -30,6 +30,8 @@ def run(context: StageContext, progress: Progress) -> StageResult:
     job = make_job(context)
     _same_as_stress_test(context, job)
     notes = take_over(context, job)
+    if context.go_on:
+        write_json(job.out / GO_ON, {"reason": context.go_on})
     if context.spec.rehearsal is not None:
         notes += _stop_half_way(context, job, progress)
     result = run_training(job, context.logs / "worker.log", progress)

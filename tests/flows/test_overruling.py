@@ -1,0 +1,122 @@
+"""A training that its early judgement ended goes on when somebody who may says so, and not before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flows.audit import verify
+from flows.ledgers import ledger_of_run
+from flows.overruling import overrule
+from flows.starting import start_run
+from flows.state import fold
+from flows.workspace import Workspace
+from specs.errors import DecisionRefused, InputError, PolicyRefused, TrainingError
+from specs.files import write_json
+from specs.stages import StageContext
+from tasks.training.judgement import Judgement
+from tests.support import light_run
+
+pytestmark = pytest.mark.usefixtures("light_stages")
+
+TWO = """policy:
+  solo: false
+  approvers: [{id: li}, {id: wang, may_override: true}]
+"""
+
+
+def ended_by(verdict: str) -> Judgement:
+    return Judgement.model_validate(
+        {
+            "step": 7,
+            "epoch": 1,
+            "samples": 8,
+            "too_long": 0,
+            "before": 2.0,
+            "now": 2.5,
+            "change": 0.5,
+            "standard_error": 0.1,
+            "bound": 0.0,
+            "verdict": verdict,
+        }
+    )
+
+
+@pytest.fixture(params=["", TWO], ids=["solo", "team"])
+def ended(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """A run whose training was ended by its early judgement; it goes on once a person said so."""
+
+    def judged(context: StageContext) -> None:
+        if context.stage == "train" and not context.go_on:
+            write_json(context.checkpoints_dir / "worker" / "judgement.json", ended_by("stop"))
+            raise TrainingError("early judgement: stop; the loss rises")
+
+    monkeypatch.setitem(light_run.HOW, "while_running", judged)
+    monkeypatch.setitem(light_run.HOW, "workers", False)
+    project = light_run.make_project(tmp_path / "light", more=request.param)
+    workspace = start_run(project, "r1")
+    who = "wang" if request.param else "me"
+    while light_run.passage(workspace).ending == "waiting":
+        light_run.decide(workspace, actor=who)
+    assert fold(ledger_of_run(workspace).events("r1")).state == "failed"
+    return workspace
+
+
+def is_team(workspace: Workspace) -> bool:
+    return "wang" in (workspace.project_dir / "project.yaml").read_text()
+
+
+def test_it_goes_on_once_the_decision_is_recorded_and_a_plain_resume_ends_again(ended):
+    ledger, who = ledger_of_run(ended), "wang" if is_team(ended) else "me"
+    assert light_run.passage(ended).ending == "failed"
+    event = overrule(ended, ledger, who, "the loss was measured on the wrong texts", authentication="terminal")
+    assert (event.actor, event.payload["verdict"], event.payload["attempt"]) == (who, "stop", 2)
+    session = light_run.passage(ended)
+    assert session.ending == "waiting", session.error
+    state = fold(ledger.events("r1"))
+    assert state.gate is not None
+    assert (state.gate.name, state.attempts["train"][-1].state) == ("evaluate", "published")
+    report = verify(ledger, "r1", ended.folder)
+    assert report.ok, [s for s in report.authority.steps if not s.ok]
+
+
+def test_who_may_not_override_is_refused_and_so_is_a_decision_without_a_reason(ended):
+    ledger = ledger_of_run(ended)
+    who = "wang" if is_team(ended) else "me"
+    with pytest.raises(InputError, match="needs a reason"):
+        overrule(ended, ledger, who, " ", authentication="terminal")
+    with pytest.raises(PolicyRefused, match="is not an approver"):
+        overrule(ended, ledger, "nobody", "why not", authentication="terminal")
+    with pytest.raises(PolicyRefused, match="not a person"):
+        overrule(ended, ledger, "gatewright", "why not", authentication="terminal")
+    if is_team(ended):
+        with pytest.raises(PolicyRefused, match="may not override"):
+            overrule(ended, ledger, "li", "why not", authentication="terminal")
+
+
+def test_nothing_goes_on_that_was_not_ended(ended):
+    ledger, who = ledger_of_run(ended), "wang" if is_team(ended) else "me"
+    overrule(ended, ledger, who, "seen", authentication="terminal")
+    light_run.passage(ended)
+    with pytest.raises(DecisionRefused, match="no training of run r1 was ended by its early judgement"):
+        overrule(ended, ledger, who, "seen", authentication="terminal")
+
+
+def test_a_record_by_somebody_who_may_not_is_found_by_the_audit(ended):
+    from specs.events import JudgementOverruled
+
+    ledger = ledger_of_run(ended)
+    attempt = fold(ledger.events("r1")).attempts["train"][-1]
+    said = JudgementOverruled(
+        stage="train",
+        attempt=attempt.number,
+        parameters=attempt.parameters,
+        verdict="stop",
+        reason="mine",
+        authentication="terminal",
+    )
+    ledger.append("r1", said, "mallory")
+    report = verify(ledger, "r1", ended.folder)
+    assert not report.authority.ok
+    assert any("'mallory' is not an approver" in step.detail for step in report.authority.steps)

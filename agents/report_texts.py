@@ -70,6 +70,8 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "choice.reject": ("rejected", "否决"),
     "files": ("Files", "文件"),
     "file": ("File", "文件"),
+    "runs": ("Runs", "执行内容"),
+    "self_reported": ("{title} (self-reported)", "{title}（自报）"),
     "size": ("Size", "大小"),
     "recomputed": ("How each number is recomputed", "各指标如何重算"),
     "fates": ("Rows by source and fate", "各来源的行去向"),

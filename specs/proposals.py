@@ -50,6 +50,7 @@ class SheetStage(Strict):
     on_failure: str
     outputs: list[str] = Field(default_factory=list)
     subtasks: list[SubTask] = Field(default_factory=list)
+    runs: str = Field("", description="of a stage that the project adds: what code runs, and from where")
 
 
 class Finding(Strict):

@@ -14,7 +14,7 @@ from agents.contract import ProposerContext
 from agents.facts import parameter_count
 from agents.units import human
 from specs.criteria import Criterion, Metric, judge
-from specs.metrics import STAGES, definitions
+from specs.metrics import STAGES
 from specs.project import AnySource, Bounds, Project
 from specs.proposals import Finding, SheetStage, TaskSheet
 from specs.words import nearest
@@ -259,7 +259,7 @@ def _judged(facts: Facts) -> Iterator[Finding]:
         criteria = _criteria(facts, stage.name)
         if not any(c.blocking for c in criteria):
             yield facts.find("criteria-missing", blocking=True, stage=stage.name)
-        units = {d.name: d.unit for d in definitions(stage.name)}
+        units = {d.name: d.unit for d in facts.spec.metrics_of(stage.name)}
         for criterion in criteria:
             if criterion.metric not in units:
                 near = ", ".join(nearest(criterion.metric, units)) or ", ".join(sorted(units)[:3])
@@ -326,7 +326,7 @@ def _numbers(facts: Facts) -> Iterator[Finding]:
 
 
 def _title(facts: Facts, stage: str, metric: str) -> str:
-    found = (d.title[facts.spec.language] for d in definitions(stage) if d.name == metric)
+    found = (d.title[facts.spec.language] for d in facts.spec.metrics_of(stage) if d.name == metric)
     return next(found, metric)
 
 

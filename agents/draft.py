@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agents.reason_texts import text
+from specs.base import Strict
 from specs.canonical import plain
 from specs.limits import fit, limits
 from specs.parameters import PARAMETERS, leaves, replace
@@ -40,7 +41,7 @@ class Draft:
         """Set a value; a default needs no reason unless a person or the spec asked for it."""
         self.parameters = replace(self.parameters, path, value)
         self.reasons.pop(path, None)
-        if value != default(self.gate, path) or source != "rule":
+        if value != default(self.gate, path, self.spec) or source != "rule":
             self.reasons[path] = Reason(parameter=path, text=reason, source=source)
 
     def keep_within_limits(self) -> None:
@@ -68,9 +69,17 @@ def shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def default(gate: str, path: str) -> Any:
+def model_of(spec: Project | None, gate: str) -> type[Strict]:
+    """The model of the parameters that a gate shows; of a stage that a project adds only with its spec."""
+    found = spec.parameters_of(gate) if spec is not None else PARAMETERS.get(gate)
+    if found is None:
+        raise KeyError(gate)
+    return found
+
+
+def default(gate: str, path: str, spec: Project | None = None) -> Any:
     """The default of a leaf; `...` where it has none."""
-    model = PARAMETERS[gate]
+    model = model_of(spec, gate)
     head, _, rest = path.partition(".")
     if head != "training":
         field = model.model_fields[head]

@@ -33,6 +33,8 @@ def expectations(
         found = _training(context, stage, parameters, memory)
     elif stage == "evaluate":
         found = _evaluate(context, parameters)
+    elif stage in context.spec.added_stages:
+        found = _added(context, stage)
     return [_remembered(context, stage, expectation) for expectation in found]
 
 
@@ -57,6 +59,12 @@ def _remembered(context: ProposerContext, stage: str, expectation: Expectation) 
         why = text(spec.language, "x_history")
         return expectation.model_copy(update={"value": value, "why": why, "by_rule": rule})
     return expectation
+
+
+def _added(context: ProposerContext, stage: str) -> list[Expectation]:
+    """What project.yaml expects of a stage that it adds."""
+    added, why = context.spec.added_stages[stage], text(context.spec.language, "x_written")
+    return [_expect(metric, value, added.metrics[metric].unit, why) for metric, value in added.expected.items()]
 
 
 _OF_THE_MODEL = frozenset({"s", "h", "bytes"})

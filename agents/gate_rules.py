@@ -8,7 +8,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 
 from agents.contract import MemoryFunction, ProposerContext
-from agents.draft import Draft, shown
+from agents.draft import Draft, model_of, shown
 from agents.expectations import expectations
 from agents.facts import data_facts, source_rows
 from agents.feedback import Request, moved, read_feedback
@@ -29,10 +29,10 @@ _CARRIED = ("feedback", "person:")
 
 def suggest(context: ProposerContext, memory: MemoryFunction | None = None) -> Proposal:
     """The rules' proposal for a gate, before the guard. Raises `GuardRefused` at `train` without a stress test."""
-    draft = _DRAFTS[context.gate](context, memory)
+    draft = _DRAFTS.get(context.gate, _added)(context, memory)
     draft.keep_within_limits()
     answers = _answer(draft, context, memory)
-    parameters = plain(PARAMETERS[context.gate].model_validate(draft.parameters))
+    parameters = plain(model_of(context.spec, context.gate).model_validate(draft.parameters))
     return Proposal(
         stage=context.gate,
         round=context.round,
@@ -106,6 +106,11 @@ def _evaluate(context: ProposerContext, memory: MemoryFunction | None) -> Draft:
         draft.choose("loss_batch", max(1, training.micro_batch // 2), "loss_batch", source="train")
         draft.choose("threads", training.threads, "threads", source="train")
     return draft
+
+
+def _added(context: ProposerContext, memory: MemoryFunction | None) -> Draft:
+    """A stage of the project's own: its parameters as project.yaml has them."""
+    return Draft(context.spec, context.gate, plain(model_of(context.spec, context.gate)()))
 
 
 def fault_types(context: ProposerContext) -> int:
@@ -187,7 +192,7 @@ def _act(draft: Draft, request: Request, memory: MemoryFunction | None) -> Answe
 def _problem(draft: Draft, path: str, value: Any, memory: MemoryFunction | None) -> str:
     """Why the guard would refuse this value, or an empty string."""
     try:
-        model = PARAMETERS[draft.gate].model_validate(replace(draft.parameters, path, value))
+        model = model_of(draft.spec, draft.gate).model_validate(replace(draft.parameters, path, value))
     except ValidationError as error:
         return "; ".join(e["msg"] for e in error.errors())
     training = getattr(model, "training", None)

@@ -35,7 +35,7 @@ def check(
 
     `approved` are the proposals that finished stages ran with. `memory` is asked only when the schema holds.
     """
-    parameters, problems = _schema(proposal)
+    parameters, problems = _schema(proposal, spec)
     if parameters is None:
         return problems
     stored = plain(parameters)
@@ -100,6 +100,8 @@ def apply_changes(proposal: Proposal, changes: Sequence[Change]) -> Proposal:
         reasons = [r for r in reasons if r.parameter != path]
         reasons.append(Reason(parameter=path, text=change.reason, source=change.source))
     candidate = proposal.model_copy(update={"parameters": parameters})
+    if candidate.stage not in PARAMETERS:  # of a stage that the project adds: the guard has the spec, and judges it
+        return candidate.model_copy(update={"reasons": reasons, "memory": None})
     model, problems = _schema(candidate)
     if model is None:
         raise GuardRefused(
@@ -128,10 +130,11 @@ def _near(key: str, parameters: dict[str, Any]) -> str:
     return f"did you mean {names[close[0]]}?" if close else f"parameters are {', '.join(flat)}"
 
 
-def _schema(proposal: Proposal) -> tuple[Strict | None, list[str]]:
-    model = PARAMETERS.get(proposal.stage)
+def _schema(proposal: Proposal, spec: Project | None = None) -> tuple[Strict | None, list[str]]:
+    model = spec.parameters_of(proposal.stage) if spec is not None else PARAMETERS.get(proposal.stage)
     if model is None:
-        return None, [f"{proposal.stage!r} is no stage with parameters; there are {', '.join(PARAMETERS)}"]
+        known = (*PARAMETERS, *(spec.added_stages if spec is not None else ()))
+        return None, [f"{proposal.stage!r} is no stage with parameters; there are {', '.join(known)}"]
     try:
         return model.model_validate(proposal.parameters), []
     except ValidationError as error:

@@ -10,9 +10,9 @@ from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
 from agents.contract import ProposerContext
+from agents.draft import model_of
 from specs.canonical import digest, plain
 from specs.limits import limits
-from specs.parameters import PARAMETERS
 from specs.proposals import Proposal
 
 _DEVICE_KEYS = ("kind", "name", "count", "usable_bytes", "physical_cores", "bf16")
@@ -43,7 +43,7 @@ def visible(context: ProposerContext, baseline: Proposal) -> dict[str, Any]:
             {"parameter": x.path, "min": x.low, "max": x.high, **({"fixed": x.fixed} if x.is_fixed else {})}
             for x in limits(spec, context.gate)
         ],
-        "schema": PARAMETERS[context.gate].model_json_schema(),
+        "schema": model_of(spec, context.gate).model_json_schema(),
         "baseline": baseline.parameters,
         "baseline_reasons": [plain(reason) for reason in baseline.reasons],
         "expected": [plain(expectation) for expectation in baseline.expected],

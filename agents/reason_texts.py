@@ -149,6 +149,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
     ),
     "x_measured_time": ("seconds per token that the stress test measured", "压力测试实测每词元秒数"),
     "x_memory": ("memory account of this configuration", "该配置的内存账目"),
+    "x_written": ("written in project.yaml", "project.yaml 中写明"),
     "x_goal": ("objective of the project", "项目目标"),
     "x_criterion": ("smallest value that passes", "通过所需的最小值"),
     "x_history": (

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from agents import added_texts
 from agents.completeness import Facts, findings
 from agents.contract import MemoryFunction, ProposerContext
 from agents.expectations import expectations
 from agents.gate_rules import suggest
-from agents.sheet_texts import GOAL, INPUTS, ON_FAILURE, OUTPUTS
+from agents.sheet_texts import GOAL
 from agents.subtasks import subtasks
 from specs.base import Strict
 from specs.project import Project
@@ -72,9 +73,10 @@ def sheet_of(
                 criteria=criteria,
                 budget_hours=spec.budget.hours if stage == "train" else None,
                 signed_by=sorted(approver.id for approver in spec.policy.approvers),
-                on_failure=ON_FAILURE[stage][spec.language],
-                outputs=list(OUTPUTS.get(stage, ())),
+                on_failure=added_texts.on_failure(spec, stage),
+                outputs=added_texts.outputs(spec, stage),
                 subtasks=subtasks(stage, inputs, [c.metric for c in criteria]),
+                runs=added_texts.runs(spec, stage),
             )
         )
     given = goal.strip() or (spec.goal or "").strip()
@@ -105,7 +107,7 @@ def _goal(spec: Project) -> str:
 def _inputs(spec: Project, stage: str) -> list[str]:
     if stage == "data":
         return [source.path for source in spec.sources]
-    return list(INPUTS[stage])
+    return added_texts.inputs(spec, stage)
 
 
 def _expected(context: ProposerContext, stage: str, memory: MemoryFunction | None) -> list[Expectation]:

@@ -76,8 +76,8 @@ def lost_files(workspace: Workspace, state: RunState) -> list[str]:
         for name, digest in needed.items()
         if not (workspace.folder / name).is_file() or sha256_file(workspace.folder / name) != digest
     ]
-    if state.gate is not None and not state.gate.closed and not lost:
-        gate, edited = state.gate, bool(state.gate.amendments)
+    for gate in state.open_gates if not lost else []:
+        edited = bool(gate.amendments)
         lost += gatefiles.changed_files(workspace.folder, gate.name, gate.round, gate.digest, amended=edited)
     return sorted(lost)
 
@@ -119,8 +119,7 @@ def _leave(workspace: Workspace, state: RunState) -> list[Payload]:
             if attempt.state == "reserved":
                 runner.set_aside(workspace.attempt(stage, attempt.number))
             ends.append(AttemptAbandoned(stage=stage, attempt=attempt.number, reason="the run was closed"))
-    goal = (state.goal.gate, state.goal.round)
-    if goal not in state.gates:  # written, never shown: its proposal is kept among the proposals
-        folder = gatefiles.gate_folder(workspace.folder, *goal)
-        shutil.rmtree(folder, ignore_errors=True)
+    for goal in [(goal.gate, goal.round) for goal in state.goals.values()]:
+        if goal not in state.gates:  # written, never shown: its proposal is kept among the proposals
+            shutil.rmtree(gatefiles.gate_folder(workspace.folder, *goal), ignore_errors=True)
     return ends

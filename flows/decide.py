@@ -56,17 +56,19 @@ def decide(
     credential: str = "",
     sign: Sign | None = None,
     rehearsal: str = "",
+    name: str | None = None,
 ) -> Event:
     """Validate a decision on the open gate of a run and record it; returns the recorded event.
 
     `edits` maps a parameter (its dotted path, or the end of it) to a value, texts read as YAML; `requests`, of a
-    rework, to the value asked for or to `less` or `more`. `expected_digest` is what the person was shown.
+    rework, to the value asked for or to `less` or `more`. `expected_digest` is what the person was shown; `name` is
+    the gate, which must be said where several are open.
     The event is a decision that closes the gate, one approval of several, or an edit that others must confirm.
     Raises `DecisionRefused`, `PolicyRefused`, `SignatureRefused`, `GuardRefused` or `InputError`.
     """
     edits = dict(edits or {})
     state = fold(ledger.events(run))
-    gate = _open_gate(state, run, ledger)
+    gate = _open_gate(state, run, ledger, name)
     removed = removed_files(ledger, state.created.project, run) if state.created else {}
     _same_as_shown(gate, run_dir, expected_digest, choice, removed)
     _unambiguous(state, gate, choice, edits, override, rework_stage, requests or {})
@@ -138,7 +140,7 @@ def _record(ledger: Ledger, run_dir: Path, policy: Policy, shown: Gate, decision
     amended = "" if alone or not decision.edits else _write_amended(run_dir, shown, decision)
 
     def judge(state: RunState, now: datetime) -> tuple[Payload, str]:
-        gate = _open_gate(state, decision.run, ledger=None)
+        gate = _open_gate(state, decision.run, None, decision.gate)
         where = f"gate {decision.gate} round {decision.round}"
         if (gate.name, gate.round) != (decision.gate, decision.round):
             raise DecisionRefused(f"{where} is closed by now", "look where the run stands: `gatewright status`")
@@ -178,9 +180,17 @@ def _write_amended(run_dir: Path, gate: Gate, decision: Decision) -> str:
     return write_amended(run_dir, before.model_copy(update=changes))
 
 
-def _open_gate(state: RunState, run: str, ledger: Ledger | None) -> Gate:
+def _open_gate(state: RunState, run: str, ledger: Ledger | None, name: str | None = None) -> Gate:
     """The gate that waits. Raises `DecisionRefused` in words of their own for early, late, double and expired."""
     gate = state.gate
+    if name is not None:
+        if name not in state.order:
+            raise DecisionRefused(f"run {run} has no gate {name!r}", f"its gates are {', '.join(state.order)}")
+        rounds = [found for found in state.gates.values() if found.name == name]
+        gate = max(rounds, key=lambda found: found.round, default=None)
+    elif len(state.open_gates) > 1 and state.rejection is None:
+        names = ", ".join(found.name for found in state.open_gates)
+        raise DecisionRefused(f"several gates of run {run} wait: {names}", "say which one with --gate")
     if gate is not None and gate.expired_at is not None:
         raise expired_error(gate.name, gate.round, gate.expired_at)
     if gate is not None and gate.decision is not None:
@@ -190,16 +200,16 @@ def _open_gate(state: RunState, run: str, ledger: Ledger | None) -> Gate:
                 f"run {run} has ended ({state.state}); the last decision was {gate.decision.choice} by {by} at {at}",
                 "start a new run",
             )
-        if state.goal.gate == gate.name and state.goal.round == gate.round:
+        if (goal := state.goals.get(gate.name)) and goal.round == gate.round:
             raise DecisionRefused(
                 f"gate {gate.name} round {gate.round} was decided already: {gate.decision.choice} by {by} at {at}",
                 f"go on with `gatewright resume {run}`",
             )
-    if gate is None or gate.decision is not None:
+    if gate is None or gate.closed:
         raise DecisionRefused(
             f"no gate of run {run} is open: it is {state.state} at {state.stage}", hint_without_gate(run, ledger)
         )
-    if state.terminal:
+    if state.terminal or state.rejection is not None:
         raise DecisionRefused(f"run {run} has ended ({state.state}); its gates are closed", "start a new run")
     return gate
 
@@ -289,8 +299,7 @@ def _unambiguous(
         raise DecisionRefused(
             f"--stage {rework_stage} says rework, the command says {choice}", "use `gatewright rework --stage`"
         )
-    order = state.order
-    possible = order[: order.index(gate.name) + 1]
+    possible = (*state.graph.ancestors(gate.name), gate.name)
     if rework_stage not in possible:
         raise DecisionRefused(
             f"a rework at gate {gate.name} cannot lead to {rework_stage!r}", f"possible: {', '.join(possible)}"

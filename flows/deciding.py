@@ -37,8 +37,11 @@ def record(
     requests: Mapping[str, Any] | None = None,
     token: str | None = None,
     key: str | None = None,
+    name: str | None = None,
 ) -> dict[str, Any]:
     """Record one decision on the open gate; returns it as plain data, with what the gate waits for after it.
+
+    `name` is the gate, which must be said where several are open.
 
     `key` is the SSH key to sign with, `default` for the person's own; `token` is a personal token. Raises
     `DecisionRefused`, `PolicyRefused`, `SignatureRefused`, `GuardRefused` or `InputError`; then nothing was recorded.
@@ -51,7 +54,7 @@ def record(
     if token and not key:
         credential, authentication = prove(token, actor, workspace), "token"
 
-    rehearsal = _rehearsal(workspace, ledger, state) if choice == "approve" else ""
+    rehearsal = _rehearsal(workspace, ledger, state, name) if choice == "approve" else ""
 
     def guard(proposal: Proposal) -> Proposal:
         from flows.guarding import guard_of
@@ -74,10 +77,12 @@ def record(
         requests=requests,
         credential=credential,
         sign=signer(workspace, state, actor, key) if key else None,
+        name=name,
         rehearsal=rehearsal,
     )
     state = fold(ledger.events(workspace.run))
-    gate = state.gate
+    said = event.payload["decision"]
+    gate = state.gates.get((said["gate"], said["round"]))
     document: dict[str, Any] = dict(event.payload["decision"])
     document |= {"sequence": event.sequence, "kind": event.kind}
     if gate is not None:
@@ -86,10 +91,10 @@ def record(
     return document
 
 
-def _rehearsal(workspace: Workspace, ledger: Ledger, state: RunState) -> str:
+def _rehearsal(workspace: Workspace, ledger: Ledger, state: RunState, name: str | None) -> str:
     """The rehearsal that an approval of the open gate rests on; raises `GuardRefused` where a needed one is missing."""
-    gate = state.gate
-    if gate is None or gate.closed:
+    gate = next((gate for gate in state.open_gates if name in (None, gate.name)), None)
+    if gate is None:
         return ""
     shown = load_proposal(workspace.folder, shown_proposal(state, gate))
     return required_rehearsal(workspace, ledger, state, gate.name, shown.parameters)

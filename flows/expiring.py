@@ -21,19 +21,20 @@ class _NotDueError(Exception):
 
 
 def expire_if_due(ledger: Ledger, run: str, run_dir: Path) -> datetime | None:
-    """Deny the open gate of a run if its time is over; returns when it ran out, None when nothing was due."""
+    """Deny an open gate of a run if its time is over; returns when it ran out, None when nothing was due."""
     state = fold(ledger.events(run))
-    gate = state.gate
-    if gate is None or gate.closed or state.terminal:
+    if not state.open_gates or state.terminal:
         return None
     policy = frozen_policy(state, run_dir)
-    if expired(policy, gate, ledger.now()) is None:
+    now = ledger.now()
+    if not any(expired(policy, gate, now) for gate in state.open_gates):
         return None
 
     def judge(state: RunState, now: datetime) -> tuple[Payload, str]:
-        if state.gate is None or state.terminal or not (payload := expiry(policy, state.gate, now)):
+        due = [payload for gate in state.open_gates if (payload := expiry(policy, gate, now))]
+        if state.terminal or not due:
             raise _NotDueError
-        return payload, OWN_ACTOR
+        return due[0], OWN_ACTOR
 
     try:
         payload = ledger.settle(run, judge).read()

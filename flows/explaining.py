@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, get_args
 
 from specs.base import Language
@@ -38,10 +39,10 @@ _WORDS: dict[str, tuple[str, str]] = {
 }
 
 
-def explanation(policy: Policy) -> dict[str, Any]:
+def explanation(policy: Policy, order: Sequence[str] = GATES) -> dict[str, Any]:
     """Per gate: who, how many, with which proof, what needs a comment, who overrides, what expires."""
     gates = []
-    for gate in GATES:
+    for gate in order:
         rules = policy.at(gate)
         able = overriders(policy, rules)
         alone = policy.solo or policy.editors_may_approve_themselves
@@ -98,13 +99,13 @@ def _gate_lines(gate: dict[str, Any], t: Any) -> list[str]:
     return [line for line in found if line]
 
 
-def simulation(policy: Policy, standing: Standing, **given: Any) -> dict[str, Any]:
+def simulation(policy: Policy, standing: Standing, order: Sequence[str] = GATES, **given: Any) -> dict[str, Any]:
     """Every rule that speaks on a decision that nobody made, and what it would lead to.
 
     Raises `InputError` for a gate, choice or way of authentication that does not exist.
     """
     for name, value, known in (
-        ("gate", standing.gate, GATES),
+        ("gate", standing.gate, order),
         ("decision", given["choice"], get_args(Choice)),
         ("authentication", given["authentication"], RANKS),
     ):

@@ -56,6 +56,7 @@ __all__ = [
     "Wait",
     "WaitForWork",
     "fold",
+    "gate_entry",
     "gate_id",
     "moved",
     "next_step",
@@ -78,26 +79,31 @@ def status_document(
     `more` is what else the policy says of the open gate, as `flows.standing.Waiting` writes it. Where stages run side
     by side, `open_gates` names all that are open and `work` the stages that wait for a person's work.
     """
-    gate = state.gate if state.gate and state.state in ("waiting", "decided") else None
+    gate = state.gate if state.gate and (state.open_gates or state.state in ("waiting", "decided")) else None
+    if state.terminal or state.rejection is not None:
+        gate = None
     return {
         "run": run,
         "project": project,
         "rehearsal": state.created.rehearsal if state.created else None,
         "state": state.state,
         "stage": state.stage,
-        "gate": {
-            "id": gate_id(run, gate.name, gate.round),
-            "round": gate.round,
-            "digest": gate.digest,
-            "opened_at": timestamp(gate.opened_at),
-            **(more or {}),
-            "waits_for": [] if gate.closed else list(waits_for),
-        }
-        if gate
-        else None,
-        "open_gates": [gate_id(run, open_gate.name, open_gate.round) for open_gate in state.open_gates],
+        "gate": gate_entry(run, gate, waits_for, more) if gate else None,
+        "open_gates": [gate_entry(run, one, waits_for, more) for one in state.open_gates] if gate else [],
         "work": [step.stage for step in next_steps(state) if isinstance(step, WaitForWork)],
         "stages": [_stage(state, stage) for stage in state.stages],
+    }
+
+
+def gate_entry(run: str, gate: Gate, waits_for: Sequence[str], more: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """A gate as `status` shows it."""
+    return {
+        "id": gate_id(run, gate.name, gate.round),
+        "round": gate.round,
+        "digest": gate.digest,
+        "opened_at": timestamp(gate.opened_at),
+        **(more or {}),
+        "waits_for": [] if gate.closed else list(waits_for),
     }
 
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any, get_args
 from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
+from specs.added_check import added_faults
 from specs.criteria import Criterion, Metric, judge
 from specs.errors import Problem
 from specs.explain import explain, rule_of
@@ -19,6 +20,7 @@ from specs.model_walk import bare
 from specs.parameters import PARAMETERS, LoraParameters, TrainingConfiguration
 from specs.policy_check import policy_faults
 from specs.project import Bounds, Project, parameter_names
+from specs.stage_graph import stage_name_problem
 from specs.words import listed, nearest
 from specs.yaml_tree import Path, Tree
 
@@ -26,6 +28,13 @@ from specs.yaml_tree import Path, Tree
 def prune(data: dict[str, Any], tree: Tree) -> list[Problem]:
     """Problems of the names in `acceptance`, `stages` and `caps`; takes the wrong entries out of `data`."""
     problems: list[Problem] = []
+    written = data.get("added_stages")
+    added: dict[str, Any] = written if isinstance(written, dict) else {}
+    for name in list(added):
+        if problem := stage_name_problem(str(name)):
+            rule, _, way_out = problem.partition("; ")
+            problems.append(tree.problem(("added_stages", name), rule, way_out.capitalize(), ""))
+            added.pop(name)
     for section in ("acceptance", "stages", "caps"):
         block = data.get(section)
         if not isinstance(block, dict):
@@ -35,6 +44,9 @@ def prune(data: dict[str, Any], tree: Tree) -> list[Problem]:
             if stage not in STAGES:
                 near = nearest(stage, STAGES)
                 way_out = f"Did you mean {near[0]}?" if near else f"Stages are {', '.join(STAGES)}"
+                if stage in added:
+                    own = {"acceptance": "criteria", "stages": "parameters", "caps": "max of its parameters"}[section]
+                    way_out = f"Write it in added_stages.{stage}: {own}"
                 problems.append(tree.problem(path, f"{section} knows no stage {stage!r}", way_out, ""))
                 block.pop(stage)
             elif section != "acceptance" and isinstance(block[stage], dict):
@@ -84,7 +96,8 @@ def check(spec: Project, tree: Tree) -> list[Problem]:
         *_limits(spec, tree),
         *_sources(spec, tree),
         *_models(spec, tree),
-        *_policy(spec, tree),
+        *(problems := list(_added(spec, tree))),
+        *([] if problems else _policy(spec, tree)),
     ]
 
 
@@ -255,7 +268,13 @@ def _models(spec: Project, tree: Tree) -> Iterator[Problem]:
         yield tree.problem(("agent", "model"), "must name the provider too", way_out)
 
 
+def _added(spec: Project, tree: Tree) -> Iterator[Problem]:
+    for fault in added_faults(spec.added_stages, spec.task_packages):
+        path: Path = ("added_stages", *fault.path)
+        yield tree.problem(path, fault.rule, fault.way_out, None if path in tree.texts else "")
+
+
 def _policy(spec: Project, tree: Tree) -> Iterator[Problem]:
-    for fault in policy_faults(spec.policy):
+    for fault in policy_faults(spec.policy, spec.graph.order):
         path: Path = ("policy", *fault.path)
         yield tree.problem(path, fault.rule, fault.way_out, None if path in tree.texts else "")

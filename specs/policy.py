@@ -164,6 +164,15 @@ class GateRules:
         """Whether this way of saying who decides is enough here."""
         return RANKS.index(authentication) >= RANKS.index(self.authentication)
 
+    @property
+    def work_authentication(self) -> Authentication:
+        """The least that counts for handing work in: as for deciding, but a token where deciding needs a signature."""
+        return "token" if self.authentication == "ssh_signature" else self.authentication
+
+    def proves_work(self, authentication: Authentication) -> bool:
+        """Whether this way of saying who did the work of a stage is enough."""
+        return RANKS.index(authentication) >= RANKS.index(self.work_authentication)
+
 
 def checked_duration(value: str | None) -> str | None:
     """Raises `ValueError` for a text that is no duration."""

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import get_args
 
 from specs.decisions import Choice
-from specs.metrics import STAGES
 from specs.policy import GateRules, Policy, folded, is_machine
 from specs.rulings import overriders
+from specs.stage_graph import BUILT_IN
 from specs.words import listed, nearest
 
-GATES: tuple[str, ...] = (*STAGES, "release")
-"""Every gate, named after the stage it leads to; the last one is the release."""
+GATES: tuple[str, ...] = BUILT_IN.order
+"""The gates of a project without stages of its own."""
 
 
 @dataclass(frozen=True)
@@ -25,12 +25,12 @@ class PolicyFault:
     way_out: str
 
 
-def policy_faults(policy: Policy) -> list[PolicyFault]:
-    """Everything that contradicts itself or has no effect. An empty list is a pass."""
-    found = [*_people(policy), *_names(policy), *_choices(policy), *_gates(policy), *_solo(policy)]
+def policy_faults(policy: Policy, gates: Sequence[str] = GATES) -> list[PolicyFault]:
+    """Everything that contradicts itself or has no effect at these gates. An empty list is a pass."""
+    found = [*_people(policy), *_names(policy), *_choices(policy), *_gates(policy, gates), *_solo(policy)]
     return found or [
-        *_reachable(policy),
-        *_without_effect(policy),
+        *_reachable(policy, gates),
+        *_without_effect(policy, gates),
     ]  # numbers of people mean nothing while names are wrong
 
 
@@ -102,14 +102,14 @@ def _choices(policy: Policy) -> Iterator[PolicyFault]:
                 yield PolicyFault((*path, position), "is not a choice at a gate", way_out)
 
 
-def _gates(policy: Policy) -> Iterator[PolicyFault]:
+def _gates(policy: Policy, gates: Sequence[str]) -> Iterator[PolicyFault]:
     for gate, settings in policy.gates.items():
         path = ("gates", gate)
-        if gate not in GATES:
-            yield PolicyFault(path, "is not a gate", _did_you_mean(gate, set(GATES)))
+        if gate not in gates:
+            yield PolicyFault(path, "is not a gate", _did_you_mean(gate, set(gates)))
         if not settings.model_fields_set:
             yield PolicyFault(path, "sets nothing", "Set something, or take the gate out")
-    if set(policy.gates) >= set(GATES):
+    if set(policy.gates) >= set(gates):
         for name in sorted(policy.model_fields_set & set(type(next(iter(policy.gates.values()))).model_fields)):
             if all(name in settings.model_fields_set for settings in policy.gates.values()):
                 yield PolicyFault((name,), "has no effect: every gate sets its own", "Take it out")
@@ -139,10 +139,10 @@ def _settings(policy: Policy, name: str) -> Iterator[tuple[tuple[str | int, ...]
             yield ("gates", gate, name), getattr(settings, name)
 
 
-def _reachable(policy: Policy) -> Iterator[PolicyFault]:
+def _reachable(policy: Policy, gates: Sequence[str]) -> Iterator[PolicyFault]:
     """A quorum larger than the people who could give it closes a gate for ever."""
     told = set()
-    for gate in GATES:
+    for gate in gates:
         rules = policy.at(gate)
         able = [who for who in rules.reviewers if _can_prove(policy, rules, who)]
         if len(able) >= rules.quorum:
@@ -168,13 +168,13 @@ def _can_prove(policy: Policy, rules: GateRules, who: str) -> bool:
     return rules.authentication != "ssh_signature" or bool(approver and approver.keys)
 
 
-def _without_effect(policy: Policy) -> Iterator[PolicyFault]:
+def _without_effect(policy: Policy, gates: Sequence[str]) -> Iterator[PolicyFault]:
     used = {name for _, names in _reviewer_lists(policy) for name in names}
     for group in policy.groups:
         if group not in used:
             rule = "is a group that no reviewers name, so it has no effect"
             yield PolicyFault(("groups", group), rule, f"Write reviewers: [{group}], or take it out")
-    everywhere = [policy.at(gate) for gate in GATES]
+    everywhere = [policy.at(gate) for gate in gates]
     for position, approver in enumerate(policy.approvers):
         path = ("approvers", position)
         for number, role in enumerate(approver.roles):

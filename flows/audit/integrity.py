@@ -246,7 +246,8 @@ def _gates(checks: Checks, history: History) -> None:
             contents.append(f"{where}: it showed another run of this id")
         if document.after not in (None, event.previous):
             contents.append(f"{where}: it was not made after the event before it")
-        shows = [(d.stage, d.attempt, d.evidence, d.report) for d in document.also]
+        shows: list[tuple[str, int, str | None, str | None]] = []
+        shows += [(d.stage, d.attempt, d.evidence, d.report) for d in document.also]
         if document.finished_stage is not None and document.finished_attempt is not None:
             stage, attempt = document.finished_stage, document.finished_attempt
             shows.append((stage, attempt, document.evidence, document.report))

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from flows.cli.app import app
-from flows.cli.options import AsJson, ProjectOption, RunArgument
+from flows.cli.options import AsJson, GateOption, ProjectOption, RunArgument
 from flows.cli.output import emit, guarded, readable, say, tell
 from specs.decisions import Authentication
 from specs.errors import EXIT_DONE, DecisionRefused, InputError
@@ -40,6 +40,7 @@ def approve(
     ] = None,
     override: Annotated[bool, typer.Option("--override", help="Although a blocking criterion failed.")] = False,
     digest: Shown = None,
+    gate: GateOption = None,
     sign: Sign = None,
     yes: Yes = False,
     project: ProjectOption = None,
@@ -58,6 +59,7 @@ def approve(
         override=override,
         expected_digest=digest,
         key=sign,
+        name=gate,
     )
 
 
@@ -76,6 +78,7 @@ def rework(
         typer.Option("--want", metavar="KEY=VALUE", help="A value that you ask for, or `less` or `more`."),
     ] = None,
     digest: Shown = None,
+    gate: GateOption = None,
     sign: Sign = None,
     yes: Yes = False,
     project: ProjectOption = None,
@@ -94,6 +97,7 @@ def rework(
         requests=pairs(want or [], "--want"),
         expected_digest=digest,
         key=sign,
+        name=gate,
     )
 
 
@@ -104,13 +108,57 @@ def reject(
     who: Who = ...,  # type: ignore[assignment]
     comment: Comment = "",
     digest: Shown = None,
+    gate: GateOption = None,
     sign: Sign = None,
     yes: Yes = False,
     project: ProjectOption = None,
     as_json: AsJson = False,
 ) -> int:
     """End the run for good."""
-    return _decide("reject", run, project, as_json, yes, actor=who, comment=comment, expected_digest=digest, key=sign)
+    decision: dict[str, Any] = {"actor": who, "comment": comment, "expected_digest": digest, "key": sign, "name": gate}
+    return _decide("reject", run, project, as_json, yes, **decision)
+
+
+@app.command("hand-in")
+@guarded
+def hand_in(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to hand in, such as the filled sheet.")],
+    run: RunArgument = None,
+    who: Who = ...,  # type: ignore[assignment]
+    stage: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--stage", help="Which stage, where several wait for work."),
+    ] = None,
+    yes: Yes = False,
+    project: ProjectOption = None,
+    as_json: AsJson = False,
+) -> int:
+    """Hand in a person's work for a stage that waits for it; who did it is recorded."""
+    from flows.cli.find import find_run
+    from flows.cli.running import named
+    from flows.handing import hand_in as record_work
+
+    found = find_run(run, project)
+    token = token_given()
+    authentication: Authentication = "unauthenticated"
+    if not token and asks(yes, as_json):
+        tell(f"You hand in {file} as {who}, for run {found.run}.")
+        typed_again("hand-in")
+        authentication = "terminal"
+    document = record_work(
+        found.workspace, found.ledger, file, who, stage=stage, authentication=authentication, token=token
+    )
+    if as_json:
+        emit(document)
+        return EXIT_DONE
+    claim = " (unauthenticated: a claim)" if document["authentication"] == "unauthenticated" else ""
+    say(f"handed in: {file.name} for {document['stage']} by {who}{claim}, SHA-256 {document['sha256'][:12]}")
+    say(
+        "a worker goes on with it"
+        if document["worker_told"]
+        else f"go on: gatewright resume {found.run}{named(found.workspace)}"
+    )
+    return EXIT_DONE
 
 
 def pairs(settings: list[str], option: str) -> dict[str, str]:
@@ -134,7 +182,7 @@ def _decide(choice: str, run: str | None, project: Path | None, as_json: bool, y
     token = token_given()
     authentication: Authentication = "unauthenticated"
     if not (decision["key"] or token) and asks(yes, as_json):
-        decision["expected_digest"] = _confirm(found, choice, decision["actor"], decision["expected_digest"])
+        decision["expected_digest"] = _confirm(found, choice, decision)
         authentication = "terminal"
     document = record(
         found.workspace, found.ledger, choice=choice, authentication=authentication, token=token, **decision
@@ -165,13 +213,15 @@ def _say_recorded(found: Any, choice: str, document: dict[str, Any]) -> None:
         say(f"go on: gatewright resume {found.run}{named(found.workspace)}")
 
 
-def _confirm(found: Any, choice: str, actor: str, expected: str | None) -> str | None:
+def _confirm(found: Any, choice: str, decision: dict[str, Any]) -> str | None:
     """Let the person type the choice again; returns the digest of what was shown here, edits of others included."""
     from flows.state import fold
 
-    gate = fold(found.ledger.events(found.run)).gate
-    tell(f"You decide as {actor}: {choice} run {found.run}.")
-    if gate is not None and not gate.closed:
+    expected: str | None = decision["expected_digest"]
+    open_gates = fold(found.ledger.events(found.run)).open_gates
+    gate = next((gate for gate in open_gates if decision["name"] in (None, gate.name)), None)
+    tell(f"You decide as {decision['actor']}: {choice} run {found.run}.")
+    if gate is not None and (decision["name"] or len(open_gates) == 1):
         for said in gate.amendments:
             edits = ", ".join(f"{path} = {value}" for path, value in sorted(said.decision.edits.items()))
             tell(f"  edited by {said.decision.actor}: {edits}")

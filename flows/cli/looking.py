@@ -9,9 +9,9 @@ from typing import Annotated, Any, Optional
 import typer
 
 from flows.cli.app import app
-from flows.cli.options import AsJson, ProjectOption, RunArgument
+from flows.cli.options import AsJson, GateOption, ProjectOption, RunArgument
 from flows.cli.output import emit, guarded, say, show, tell
-from specs.errors import EXIT_DONE, EXIT_VERIFICATION, InputError
+from specs.errors import EXIT_DONE, EXIT_VERIFICATION, GatewrightError, InputError
 from specs.metrics import STAGES
 
 Projects = Annotated[
@@ -39,8 +39,10 @@ def status(run: RunArgument = None, project: ProjectOption = None, as_json: AsJs
     gate = document["gate"]
     what = "run" if document["rehearsal"] is None else f"rehearsal on {100 * document['rehearsal']:g} % of the samples:"
     say(f"{what} {document['run']} of {document['project']}: {document['state']}")
-    if gate and document["state"] == "waiting":
+    for gate in document["open_gates"]:
         say(f"  gate {gate['id']}, round {gate['round']}: {_sentence(gate)}")
+    for stage in document["work"]:
+        say(f"  {stage} waits for a person's work: gatewright hand-in FILE {document['run']} --stage {stage} --as WHO")
     return EXIT_DONE
 
 
@@ -63,19 +65,28 @@ def status_of(found: Any) -> dict[str, Any]:
 def standing_of(workspace: Any, ledger: Any) -> dict[str, Any]:
     """The same, from anything that reads the run's events. Without its policy nobody can be said to be waited for."""
     from flows.standing import waiting
-    from flows.state import fold, status_document
+    from flows.state import fold, gate_entry, status_document
     from flows.workspace import frozen_policy
 
     state = fold(ledger.events(workspace.run))
     name = state.created.project if state.created else ""
     more = None
+    others = []
     if state.gate:
         try:
-            more = waiting(frozen_policy(workspace), state.gate)
+            policy = frozen_policy(workspace)
+            more = waiting(policy, state.gate)
+            others = [waiting(policy, gate) for gate in state.open_gates]
         except InputError as error:
             tell(f"run {workspace.run}: {error.message}; gatewright close {workspace.run} ends a run that is lost")
     who = more.waits_for if more else ()
-    return status_document(state, workspace.run, name, waits_for=who, more=more.document() if more else None)
+    document = status_document(state, workspace.run, name, waits_for=who, more=more.document() if more else None)
+    if document["open_gates"] and others:
+        document["open_gates"] = [
+            gate_entry(workspace.run, gate, found.waits_for, found.document())
+            for gate, found in zip(state.open_gates, others, strict=True)
+        ]
+    return document
 
 
 def _stage_table(document: dict[str, Any]) -> Any:
@@ -98,11 +109,12 @@ def _stage_table(document: dict[str, Any]) -> Any:
 @guarded
 def gates(folders: Folders = None, project: Projects = None, as_json: AsJson = False) -> int:
     """Every open gate of one or several projects."""
+    from flows.ledgers import OPEN_STATES
+
     found = []
-    for workspace, ledger, _row in _runs_of(folders, project, states=("waiting",)):
+    for workspace, ledger, _row in _runs_of(folders, project, states=OPEN_STATES):
         document = standing_of(workspace, ledger)
-        gate = document["gate"]
-        found.append(
+        found += [
             {
                 "project": document["project"],
                 "run": workspace.run,
@@ -110,7 +122,8 @@ def gates(folders: Folders = None, project: Projects = None, as_json: AsJson = F
                 **gate,
                 "folder": str(workspace.project_dir),
             }
-        )
+            for gate in document["open_gates"]
+        ]
     if as_json:
         emit({"gates": found})
         return EXIT_DONE
@@ -178,13 +191,15 @@ def _runs_of(
 
 @app.command()
 @guarded
-def review(run: RunArgument = None, project: ProjectOption = None, as_json: AsJson = False) -> int:
+def review(
+    run: RunArgument = None, project: ProjectOption = None, gate: GateOption = None, as_json: AsJson = False
+) -> int:
     """The open gate in the terminal: evidence of the finished stage, the proposal for the next one."""
     from flows.cli.find import find_run
     from flows.reviewing import gate_facts, page
 
     found = find_run(run, project)
-    facts = gate_facts(found.workspace, found.ledger)
+    facts = gate_facts(found.workspace, found.ledger, gate)
     if as_json:
         emit(facts.document())
         return EXIT_DONE
@@ -195,6 +210,19 @@ def review(run: RunArgument = None, project: ProjectOption = None, as_json: AsJs
     say()
     how_to_decide(facts.state, found.workspace)
     return EXIT_DONE
+
+
+def _is_stage_here(word: str, project: Path | None) -> bool:
+    """Whether a word in the place of a run names a stage of the run here instead."""
+    from flows.cli.find import find_run
+    from flows.cli.running import stages_of
+
+    if word in STAGES:
+        return True
+    try:
+        return word in stages_of(find_run(None, project).workspace)
+    except GatewrightError:
+        return False
 
 
 @app.command()
@@ -210,15 +238,16 @@ def verify(
 ) -> int:
     """Recompute metrics and verdicts of a run's stages from their artifacts alone."""
     from flows.cli.find import find_run
+    from flows.cli.running import check_until, stages_of
     from flows.verifying import verify_stage
 
-    if stage is None and run in STAGES:  # `gatewright verify data`: the run here
+    if stage is None and run is not None and _is_stage_here(run, project):  # `gatewright verify data`: the run here
         run, stage = None, run
-    if stage is not None and stage not in STAGES:
-        raise InputError(f"{stage!r} is not a stage", f"stages are {', '.join(STAGES)}")
     found = find_run(run, project)
+    known = stages_of(found.workspace)
+    check_until(stage, known)
     results = []
-    for name in [stage] if stage else list(STAGES):
+    for name in [stage] if stage else known:
         result = verify_stage(found.workspace, found.ledger, name)
         if result is None and stage:
             raise InputError(f"{stage} has no published attempt in {found.run}", "gatewright status shows what has")

@@ -19,3 +19,7 @@ ProjectOption = Annotated[
     typer.Option("--project", "-p", help="The project's folder. Default: in or above the current folder."),
 ]
 ProjectArgument = Annotated[Path, typer.Argument(metavar="PROJECT", help="Folder with project.yaml.")]
+GateOption = Annotated[
+    Optional[str],  # noqa: UP045
+    typer.Option("--gate", metavar="GATE", help="Which gate, where several are open."),
+]

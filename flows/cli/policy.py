@@ -29,7 +29,7 @@ def explain(project: ProjectArgument, as_json: AsJson = False) -> int:
     from flows.explaining import explanation, lines
 
     loaded = _loaded(project)
-    document = explanation(loaded.spec.policy)
+    document = explanation(loaded.spec.policy, loaded.spec.graph.order)
     document["pinned"] = _is_pinned(loaded)
     if as_json:
         emit({"project": loaded.spec.project, **document})
@@ -45,7 +45,7 @@ def simulate(
     project: ProjectArgument,
     who: Annotated[str, typer.Option("--as", metavar="WHO", help="Who would decide.")],
     decision: Annotated[str, typer.Option("--decision", metavar="CHOICE", help="approve, rework or reject.")],
-    gate: Annotated[str, typer.Option("--gate", help=f"One of {', '.join(GATES)}.")] = "train",
+    gate: Annotated[str, typer.Option("--gate", help=f"One of {', '.join(GATES)}, or added.")] = "train",
     comment: Annotated[str, typer.Option("-m", "--message", metavar="TEXT", help="The comment.")] = "",
     settings: Annotated[
         Optional[list[str]],  # noqa: UP045
@@ -71,10 +71,11 @@ def simulate(
     from specs.rulings import Standing
 
     loaded = _loaded(project)
-    standing = Standing(gate, blocked, tuple(approved_by or ()), tuple(edited_by or ()))
+    standing = Standing(gate, blocked, approved_by=tuple(approved_by or ()), editors=tuple(edited_by or ()))
     document = simulation(
         loaded.spec.policy,
         standing,
+        loaded.spec.graph.order,
         choice=decision,
         actor=who,
         authentication=authentication,

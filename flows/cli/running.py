@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, Optional
 
 import typer
@@ -53,7 +55,8 @@ def run(
     """Start a run: it goes from gate to gate and stops where a person must decide."""
     from flows.starting import start_run
 
-    check_until(until)
+    if until is not None:
+        check_until(until, stages_of(project))
     workspace = start_run(project, run_id, rehearse)
     what = "run" if rehearse is None else f"rehearsal on {100 * rehearse:g} % of the samples: run"
     tell(f"{what} {workspace.run} of {workspace.project_dir.name}")
@@ -84,15 +87,26 @@ def resume(
     """Go on after a decision, a stop, a crash or a reboot. What is done stays done."""
     from flows.cli.find import find_run
 
-    check_until(until)
     found = find_run(run, project)
+    check_until(until, stages_of(found.workspace))
     return enter(found.workspace, until, as_json, anew, take_over)
 
 
-def check_until(until: str | None) -> None:
+def stages_of(workspace: Any) -> tuple[str, ...]:
+    """The stages of a run, or of a project before it runs (`workspace` is its folder)."""
+    from flows.workspace import frozen_graph
+
+    if isinstance(workspace, Path):
+        from specs.loading import load_project
+
+        return load_project(workspace).spec.graph.stages
+    return frozen_graph(workspace.folder).stages
+
+
+def check_until(until: str | None, stages: Sequence[str]) -> None:
     """Raises `InputError` for a stage that does not exist."""
-    if until is not None and until not in STAGES:
-        raise InputError(f"{until!r} is not a stage", f"stages are {', '.join(STAGES)}")
+    if until is not None and until not in stages:
+        raise InputError(f"{until!r} is not a stage", f"stages are {', '.join(stages)}")
 
 
 def enter(workspace: Any, until: str | None, as_json: bool, anew: bool = False, take_over: str = "") -> int:
@@ -165,12 +179,32 @@ def named(workspace: Any) -> str:
 
 def decision_lines(state: Any, workspace: Any, where: str) -> list[str]:
     """The lines of `how_to_decide`; `where` is appended to each command."""
-    gate, run = state.gate, workspace.run
+    from flows.state import WaitForWork, next_steps
+
+    work = [step for step in next_steps(state) if isinstance(step, WaitForWork)]
+    lines = [line for step in work for line in _work_lines(step, workspace, where)]
+    several = len(state.open_gates) > 1
+    for gate in state.open_gates:
+        named_gate = f"{where} --gate {gate.name}" if several else where
+        lines += _gate_lines(state, gate, workspace, named_gate)
+    return [*lines, f"  {3 if state.open_gates else 2}. go on:   gatewright resume {workspace.run}{where}"]
+
+
+def _work_lines(step: Any, workspace: Any, where: str) -> list[str]:
+    """What a person is to do for a stage, and how it is handed in."""
+    sheet = workspace.handed_out(step.stage, step.round).relative_to(workspace.project_dir)
+    return [
+        f"run {workspace.run} waits for a person's work on {step.stage}: {sheet.as_posix()}",
+        f"  1. hand in: gatewright hand-in FILE {workspace.run} --stage {step.stage} --as WHO{where}",
+    ]
+
+
+def _gate_lines(state: Any, gate: Any, workspace: Any, where: str) -> list[str]:
+    run = workspace.run
     lines = [f"run {run} waits at gate {gate.name}, round {gate.round}", *_who(gate, workspace)]
     if gate.blocked:
         lines += [f"  left open: {finding.text}; write: {finding.sentence}" for finding in gate.findings]
-        finished = state.finished(gate.name)
-        for verdict in (finished.verdicts if finished else None) or ():
+        for verdict in [v for finished in state.all_finished(gate.name) for v in finished.verdicts or ()]:
             if verdict.blocking and not verdict.passed:
                 value = "not measured" if verdict.value is None else f"{verdict.value:.6g}"
                 lines.append(f"  failed: {verdict.metric} = {value} (must be {verdict.op} {verdict.bound:g})")
@@ -237,7 +271,7 @@ def stop(run: RunArgument = None, project: ProjectOption = None, as_json: AsJson
 @app.command()
 @guarded
 def stage(
-    stage: Annotated[str, typer.Argument(metavar="STAGE", help=f"One of {', '.join(STAGES)}.")],
+    stage: Annotated[str, typer.Argument(metavar="STAGE", help=f"One of {', '.join(STAGES)}, or added.")],
     project: ProjectArgument,
     run: Annotated[Optional[str], typer.Option("--run", help="Take the inputs from this run.")] = None,  # noqa: UP045
     as_json: AsJson = False,
@@ -246,7 +280,7 @@ def stage(
     from flows.cli.progress import for_terminal
     from flows.ungated import run_ungated
 
-    check_until(stage)
+    check_until(stage, stages_of(project))
     with for_terminal() as progress:
         folder, evidence = run_ungated(project, stage, run, progress)
     if as_json:

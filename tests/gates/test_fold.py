@@ -396,6 +396,7 @@ def test_the_status_document_is_that_of_the_contract():
     assert status_document(history.state, "r", "p", ["me"]) == {
         "run": "r",
         "project": "p",
+        "rehearsal": None,
         "state": "waiting",
         "stage": "train",
         "gate": {
@@ -405,7 +406,15 @@ def test_the_status_document_is_that_of_the_contract():
             "opened_at": "2026-01-01T00:00:09.000000Z",
             "waits_for": ["me"],
         },
-        "open_gates": ["r.train.1"],
+        "open_gates": [
+            {
+                "id": "r.train.1",
+                "round": 1,
+                "digest": SHA,
+                "opened_at": "2026-01-01T00:00:09.000000Z",
+                "waits_for": ["me"],
+            }
+        ],
         "work": [],
         "stages": [
             {

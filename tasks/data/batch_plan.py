@@ -9,6 +9,7 @@ step stay the same.
 
 from __future__ import annotations
 
+import heapq
 import io
 import random
 from collections.abc import Collection, Iterator, Sequence
@@ -144,22 +145,45 @@ def _cut(group: Sequence[Sized], training: TrainingConfiguration, ranks: int) ->
 
 
 def _rows(group: Sequence[Sized], training: TrainingConfiguration) -> list[Row]:
-    """The rows of a step, the longest first. Packing takes the longest samples first, each into the first row that
-    has room (first fit decreasing: at most 11/9 of the fewest rows possible, and one more)."""
+    """The rows of a step, the longest first.
+
+    Packing needs as many as first fit decreasing does: the longest samples first, each into the first row that has
+    room (at most 11/9 of the fewest possible, and one more). So many rows of about the same length are filled then,
+    because rows of one micro batch are padded to the longest.
+    """
     longest_first = sorted(group, key=lambda sample: (-sample[1], sample[0]))
     if not training.packing:
         return [[sample] for sample in longest_first]
+    limit = _row_limit(training)
+    filled = _first_fit(longest_first, limit)
+    even = _even(longest_first, len(filled))
+    rows = even if _width(even) <= limit else filled
+    return sorted(rows, key=lambda row: (-_tokens(row), row[0][0]))
+
+
+def _first_fit(longest_first: Sequence[Sized], limit: int) -> list[Row]:
     rows: list[Row] = []
     room: list[int] = []
     for sample in longest_first:
         found = next((k for k, free in enumerate(room) if free >= sample[1]), None)
         if found is None:
             rows.append([sample])
-            room.append(_row_limit(training) - sample[1])
+            room.append(limit - sample[1])
         else:
             rows[found].append(sample)
             room[found] -= sample[1]
-    return sorted(rows, key=lambda row: (-_tokens(row), row[0][0]))
+    return rows
+
+
+def _even(longest_first: Sequence[Sized], count: int) -> list[Row]:
+    """So many rows, each sample in the row that is the shortest so far."""
+    rows: list[Row] = [[] for _ in range(count)]
+    shortest = [(0, k) for k in range(count)]
+    for sample in longest_first:
+        tokens, k = heapq.heappop(shortest)
+        rows[k].append(sample)
+        heapq.heappush(shortest, (tokens + sample[1], k))
+    return rows
 
 
 def _row_limit(training: TrainingConfiguration) -> int:

@@ -150,7 +150,7 @@ def _scope(stage: str, parameters: dict[str, Any], spec: Project) -> list[str]:
     if training is not None and training["method"] != spec.method:
         problems.append(f"method {training['method']} is not {spec.method}, which project.yaml sets")
     processes = spec.launcher.processes
-    if stage in ("stress_test", "train") and training["ranks"] != processes:
+    if stage in ("stress_test", "train") and training is not None and training["ranks"] != processes:
         problems.append(f"ranks {training['ranks']} is not {processes}, which launcher.processes of project.yaml sets")
     if stage == "dry_run" and parameters["model"] != dry_run_model(spec):
         problems.append(f"model {parameters['model']!r} is not {dry_run_model(spec)!r}, which project.yaml sets")

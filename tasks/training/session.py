@@ -11,26 +11,25 @@ from transformers import set_seed
 
 from specs.canonical import sha256_file
 from specs.errors import InputError, ModelError, ResumeRefused, Stopped, TrainingError
-from specs.files import write_json, write_lines
+from specs.files import write_json
 from tasks.data.batch_plan import PlanRow, read_plan
 from tasks.interrupts import StopRequest
 from tasks.models.folder import digest_model
 from tasks.prompts import PromptTemplate
 from tasks.training.arguments import training_arguments
 from tasks.training.checkpoints import Checkpoint, CheckpointStore, Passed
-from tasks.training.checks import generated_answers, training_checks
-from tasks.training.continuity import Retrace, require_same_loss, tolerance
-from tasks.training.evaluation import mean_loss, pinned_loss, sample_losses
+from tasks.training.continuity import Retrace
 from tasks.training.feed import Feed, check_lengths, group_steps, read_samples
 from tasks.training.job import Job, WorkerResult
 from tasks.training.judgement import GO_ON, Judgement, judge
 from tasks.training.limit import limit_memory
-from tasks.training.logbook import CENSUS, CONTINUITY, METRICS, SESSIONS, SPIKES, Logbook
+from tasks.training.logbook import CONTINUITY, METRICS, SESSIONS, SPIKES, Logbook
+from tasks.training.losses import Losses
 from tasks.training.measure import PeakMeter
 from tasks.training.models import build_trainable, check_possible, choose_device, export
-from tasks.training.packing import chosen_batch, prove_separation, require_separation
+from tasks.training.packing import chosen_batch
+from tasks.training.proofs import check_training, prove_continuity, prove_packing, require_whole_census
 from tasks.training.ranks import ALONE, Ranks
-from tasks.training.recorder import record_memory
 from tasks.training.settings import (
     compare,
     effective_settings,
@@ -96,6 +95,7 @@ class Session:
             template = PromptTemplate.load(self.job.base_model)
             feed = self._feed(rows, template)
             self.meter = PeakMeter(self.device)
+            self.losses = Losses(self, feed)
             if not limit_memory(self.job.memory_limit_bytes, self.device):
                 self.channel.say("this system cannot hold a process to a limit of memory: it runs without")
             model = self._model(checkpoint)
@@ -227,7 +227,7 @@ class Session:
     def _trainer(
         self, model: Any, feed: Feed, template: PromptTemplate, checkpoint: Checkpoint | None
     ) -> PlannedTrainer:
-        self._record_memory("load", self.counters["step"])
+        self.losses.record_memory("load", self.counters["step"])
         self.store.require_space_for_run(expected_checkpoint_bytes(model, self.job.training.optimizer))
         trainer = self.trainer_type(
             model,
@@ -247,40 +247,14 @@ class Session:
             after_save=lambda: self._judge_if_due(trainer, feed),
         )
         trainer.checkpoint = checkpoint
-        if self.ranks.first:
-            self._prove_packing(trainer, feed)
         if not self.ranks.first:  # other dropout than rank 0; a checkpoint brings back where it stood
             set_seed(self.job.training.seed + self.ranks.rank)
-        elif checkpoint:
-            self._prove_continuity(trainer, feed, checkpoint)
+            return trainer
+        prove_packing(self.job, trainer.model, feed, self.device)
+        if checkpoint and (pinned := self.counters.get("pinned")):  # older checkpoints pin no batch
+            proof = prove_continuity(self.job, trainer.model, feed, self.device, checkpoint, pinned)
+            self.logbook.write(CONTINUITY, {"session": self.store.session, **proof})
         return trainer
-
-    def _prove_packing(self, trainer: PlannedTrainer, feed: Feed) -> None:
-        """`packing.json`; raises `ModelError` when samples that share a row see each other in this model."""
-        proof = prove_separation(trainer.model, feed, self.device, self.job.training.compute)
-        if proof is not None:
-            write_json(self.job.out / "packing.json", proof)
-            require_separation(proof)
-
-    def _prove_continuity(self, trainer: PlannedTrainer, feed: Feed, checkpoint: Checkpoint) -> None:
-        """The batch that the checkpoint pinned must have the loss that it had. Older checkpoints pin none."""
-        pinned = self.counters.get("pinned")
-        if pinned is None:
-            return
-        batch = feed.batch(self.steps[checkpoint.step - 1].of(0)[pinned["micro_batch"]])
-        compute = self.job.training.compute
-        now, allowed = pinned_loss(trainer.model, batch, self.device, compute), tolerance(self.device, compute)
-        difference = require_same_loss(pinned["loss"], now, allowed, checkpoint.folder.name)
-        self.logbook.write(
-            CONTINUITY,
-            {
-                "session": self.store.session,
-                "proof": "pinned batch",
-                "steps": 0,
-                "largest_difference": difference,
-                "loss": pinned["loss"],
-            },
-        )
 
     def _write_settings(self, trainer: PlannedTrainer) -> None:
         """`settings.json`; raises `TrainingError` when a setting that was asked for has no effect."""
@@ -303,9 +277,9 @@ class Session:
         """Steps done at the end of this session, counted over the whole training."""
         done, planned = int(self.counters["step"]), len(self.steps)
         if done == 0 and self.counters["probe_before"] is None:
-            self.counters["probe_before"] = self._probe(trainer, feed, 0)
+            self.counters["probe_before"] = self.losses.probe(trainer.model, 0)
         if done == 0 and self.job.judge_after_step is not None:
-            self.counters["judge_before"] = self._held_out_losses(trainer, feed, 0)
+            self.counters["judge_before"] = self.losses.held_out(trainer.model, 0)
         self._judge_if_due(trainer, feed)
         end = min(self.job.stop_after_step or planned, planned)
         if done < end:
@@ -341,17 +315,6 @@ class Session:
 
     # -- the early judgement
 
-    def _held_out_losses(self, trainer: PlannedTrainer, feed: Feed, step: int) -> dict[str, float]:
-        """Mean loss of each judged sample, with at most half a training micro batch and no more tokens than one."""
-        self.meter.reset()
-        ids, training = self.job.judge_sample_ids, self.job.training
-        self.channel.say(f"measuring the loss of {len(ids)} held-out samples")
-        batches = feed.batches(ids, max(1, training.micro_batch // 2), feed.most_padded_tokens)
-        model = trainer.model
-        found = sample_losses(model, batches, feed.samples, self.device, training.compute, self.stop, self.ranks)
-        self._record_memory("judge", step)
-        return found
-
     def _judge_if_due(self, trainer: PlannedTrainer, feed: Feed) -> None:
         """Right after the save of its step, by this session or the one that resumes there. Raises `TrainingError` when
         the verdict is stop, or ask and nobody was asked yet."""
@@ -363,7 +326,7 @@ class Session:
         if made is not None:
             found, asked = Judgement.model_validate(made), True
         else:
-            now = self._held_out_losses(trainer, feed, at)
+            now = self.losses.held_out(trainer.model, at)
             before = self.counters["judge_before"] or {}
             epoch = self.steps[at - 1].epoch
             found = judge(before, now, step=at, epoch=epoch, bound=job.judge_bound, too_long=job.judge_too_long)
@@ -390,34 +353,16 @@ class Session:
                 "`gatewright resume` goes on with the next step; `gatewright resume --anew` proposes other settings",
             )
 
-    def _probe(self, trainer: PlannedTrainer, feed: Feed, step: int) -> float | None:
-        ids = self.job.probe_sample_ids
-        return self._measure_loss(trainer, feed, ids, "probe", step)["loss"] if ids else None
-
-    def _measure_loss(
-        self, trainer: PlannedTrainer, feed: Feed, ids: Sequence[str], phase: str, step: int
-    ) -> dict[str, Any]:
-        self.meter.reset()
-        size = self.job.evaluation_batch
-        self.channel.start("measuring the loss", -(-len(ids) // size))
-        model, compute, batches = trainer.model, self.job.training.compute, feed.batches(ids, size)
-        found = mean_loss(model, batches, self.device, compute, self.stop, self.channel, self.ranks)
-        self._record_memory(phase, step)
-        return found
-
-    def _record_memory(self, phase: str, step: int) -> None:
-        record_memory(self.logbook, self.meter, phase, step, self.ranks, session=self.store.session)
-
     # -- after
 
     def _finish(self, trainer: PlannedTrainer, feed: Feed) -> None:
         """The last step is saved: what is lost from here on is only made again."""
         step = len(self.steps)
         if self.ranks.first:
-            self._check_census()
-        after = self._probe(trainer, feed, step)
+            require_whole_census(self.steps, self.logbook)
+        after = self.losses.probe(trainer.model, step)
         ids = self.job.evaluation_sample_ids
-        evaluated = self._measure_loss(trainer, feed, ids, "evaluate", step) if ids else {}
+        evaluated = self.losses.mean(trainer.model, ids, "evaluate", step) if ids else {}
         if not self.ranks.first:
             return
         probe = {"before": self.counters["probe_before"], "after": after, "sample_ids": self.job.probe_sample_ids}
@@ -425,25 +370,8 @@ class Session:
         if ids:
             write_json(self.job.out / "evaluation.json", evaluated | {"batch": self.job.evaluation_batch})
         if self.job.checks:
-            self._check_training(trainer, feed)
+            check_training(trainer, feed)
         export(trainer.model, self.job.base_model, self.job.base_model_name, self.job.out)
-
-    def _check_training(self, trainer: PlannedTrainer, feed: Feed) -> None:
-        """`checks.json` and `generated.jsonl`, of the trained model."""
-        ids = self.job.probe_sample_ids
-        self.channel.say(f"checks on {len(ids)} samples: batches, masks, ends of answers")
-        write_json(self.job.out / "checks.json", training_checks(trainer, feed, ids))
-        write_lines(self.job.out / "generated.jsonl", generated_answers(trainer, feed, ids))
-
-    def _check_census(self) -> None:
-        """Raise `TrainingError` unless every epoch of the plan, over all sessions, has its census without a fault."""
-        counted = {line["epoch"]: line["step"] for line in self.logbook.read(CENSUS)}
-        planned = {step.epoch: step.step for step in self.steps}
-        if counted != planned:
-            raise TrainingError(
-                f"the census of epochs {sorted(counted)} does not cover those of the plan, {sorted(planned)}",
-                "report this: it must not happen",
-            )
 
 
 def _no_bars() -> None:

@@ -41,7 +41,7 @@ REGIONS: dict[str, tuple[tuple[str, str], ...]] = {
         ("recorder.py", "on_pre_optimizer_step"),
         ("recorder.py", "on_step_end"),
     ),
-    "evaluation": (("session.py", "_measure_loss"), ("session.py", "_held_out_losses")),
+    "evaluation": (("losses.py", "mean"), ("losses.py", "held_out")),
     "saving": (("trainer.py", "_save_checkpoint"),),
     "epoch ends": (("trainer.py", "end_epoch"),),
 }

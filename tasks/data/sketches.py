@@ -1,7 +1,8 @@
 """MinHash sketches of shingle sets: bands to find candidates by, and a signature to weigh them. Pure.
 
-128 permutations in 16 bands of 8: of two records with Jaccard similarity s, the share 1 - (1 - s^8)^16 becomes a
-candidate (61 % at 0.7, 95 % at 0.8, above 99.99 % at 0.9).
+128 permutations in 16 bands of 8, and 8 bands more across them, each of one minimum out of every other block: of two
+records with Jaccard similarity s, about 1 - (1 - s^8)^24 become a candidate (76 % at 0.7, 99 % at 0.8, above 99.99 %
+at 0.9). The bands across cost no permutation more, because two of them share at most one minimum with a block.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import numpy.typing as npt
 
 from tasks.data.shingles import I64, U64, ShingleSets, mixed
 
-PERMUTATIONS, BANDS = 128, 16
+PERMUTATIONS, BLOCKS, ACROSS = 128, 16, 8
+BANDS = BLOCKS + ACROSS
 SEED = 42
 _ROWS_AT_ONCE = 4096
 _PACK = struct.Struct(f"<{PERMUTATIONS}I").pack
@@ -45,12 +47,19 @@ def sketches_of(sets: ShingleSets) -> Sketches:
         rows = np.arange(at, min(at + _ROWS_AT_ONCE, len(sets)))
         minima = _minima(sets.take(rows))
         found.signature[rows] = minima.astype(np.uint8)
-        parts = minima.reshape(len(rows), BANDS, PERMUTATIONS // BANDS)
+        parts = _banded(minima)
         keys = np.broadcast_to(np.arange(1, BANDS + 1, dtype=np.uint64), (len(rows), BANDS))
         for k in range(parts.shape[2]):
             keys = mixed(keys ^ parts[:, :, k])
         found.bands[rows] = keys
     return found
+
+
+def _banded(minima: U64) -> U64:
+    """The minima of each band: consecutive ones of 16 blocks, then every sixteenth one from each of 8 starts."""
+    blocks = minima.reshape(len(minima), BLOCKS, PERMUTATIONS // BLOCKS)
+    across = minima.reshape(len(minima), PERMUTATIONS // BLOCKS, BLOCKS)[:, :, :ACROSS].transpose(0, 2, 1)
+    return np.concatenate([blocks, across], axis=1)
 
 
 def _minima(sets: ShingleSets) -> U64:

@@ -19,9 +19,9 @@ from tasks.data.leakage import NearIndex, bitmaps
 from tasks.data.merging import Merged, fingerprints, guard_of, in_memory, merge_duplicates
 from tasks.data.records import Draft, Unit
 from tasks.data.shards import filled
-from tasks.data.shingles import ShingleSets, dense, jaccard, shingle_sets
+from tasks.data.shingles import ShingleSets, dense, jaccard, offsets_of, shingle_sets
 from tasks.data.similarity import critical_tokens, normalise
-from tasks.data.sketches import sketches_of
+from tasks.data.sketches import Sketches, sketches_of
 
 TEXTS = st.lists(st.text(alphabet="ab c12轴承坏", max_size=30), min_size=2, max_size=25)
 
@@ -239,3 +239,20 @@ def test_no_records_are_no_trouble():
     x, y = NearIndex(shingle_sets([]), 0.7).near(shingle_sets(["a"]))
     assert not len(x)
     assert not len(y)
+
+
+def pairs_at(similarity: float, count: int, size: int = 200) -> tuple[Sketches, Sketches]:
+    """Sketches of `count` pairs of sets of `size` shingles with this Jaccard similarity."""
+    rng = np.random.default_rng(0)
+    shared = round(2 * size * similarity / (1 + similarity))
+    values = rng.integers(0, 2**52, (count, 2 * size - shared), dtype=np.uint64)
+    offsets = offsets_of(np.full(count, size))
+    first, second = np.sort(values[:, :size], axis=1), np.sort(values[:, size - shared :], axis=1)
+    a, b = (sketches_of(ShingleSets(half.ravel(), offsets)) for half in (first, second))
+    return a, b
+
+
+@pytest.mark.parametrize(("similarity", "least", "most"), [(0.5, 0.0, 0.12), (0.7, 0.72, 0.8), (0.8, 0.97, 1.0)])
+def test_sketches_propose_the_share_of_pairs_that_the_docs_state(similarity: float, least: float, most: float):
+    a, b = pairs_at(similarity, 2000)
+    assert least <= (a.bands == b.bands).any(axis=1).mean() <= most

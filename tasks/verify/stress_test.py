@@ -65,10 +65,10 @@ def _size(rows: Rows, way: str) -> int:
 
 
 def _shape(rows: Rows) -> tuple[tuple[str, ...], ...]:
-    """The samples of a step, micro batch by micro batch, in order."""
-    found: dict[int, list[str]] = defaultdict(list)
-    for row in sorted(rows, key=lambda r: (int(r["micro_batch"]), int(r["position"]))):
-        found[int(row["micro_batch"])].append(str(row["sample_id"]))
+    """The samples of a step, micro batch by micro batch, each on its rank, in order."""
+    found: dict[tuple[int, int], list[str]] = defaultdict(list)
+    for row in sorted(rows, key=lambda r: (int(r["micro_batch"]), int(r["rank"]), int(r["position"]))):
+        found[int(row["micro_batch"]), int(row["rank"])].append(str(row["sample_id"]))
     return tuple(tuple(ids) for _, ids in sorted(found.items()))
 
 
@@ -78,9 +78,10 @@ def _unmeasured(planned: Rows, fed: Rows, steps: Rows) -> Metric:
         return logs.missing("batches", "batch_plan.parquet")
     by_step = _by_step(planned)
     finished = {int(line["step"]) for line in steps}
-    batches: dict[int, dict[int, tuple[str, ...]]] = defaultdict(dict)
+    batches: dict[int, dict[tuple[int, int], tuple[str, ...]]] = defaultdict(dict)
     for line in fed:
-        batches[int(line["step"])][int(line["micro_batch"])] = tuple(line["sample_ids"])
+        place = int(line["micro_batch"]), int(line.get("rank", 0))
+        batches[int(line["step"])][place] = tuple(line["sample_ids"])
     shapes = {tuple(b for _, b in sorted(found.items())) for step, found in batches.items() if step in finished}
     measured = [rows for rows in by_step.values() if _shape(rows) in shapes]
     missing = 0

@@ -92,8 +92,10 @@ PIECES: dict[str, tuple[Piece, ...]] = {
             "peak_ratio_low",
             "usable_share",
             "evaluation_peak_ratio",
+            "memory_growth",
             "nonfinite_steps",
         ),
+        _piece("ladder", "stay with what was approved", "不偏离已批准的设置", "settings_unexplained", "out_of_memory"),
         _piece("resuming", "save and resume", "保存并恢复", "resume_loss_difference"),
     ),
     "train": (

@@ -13,6 +13,8 @@ _COUNTED_ZH = {
     "batches": "个批",
     "tensors": "个张量",
     "characters": "个字符",
+    "settings": "项设置",
+    "configurations": "个配置",
     "count": "",
     "nats/token": "nats/词元",
     "nats/token/step": "nats/词元/步",

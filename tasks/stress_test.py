@@ -1,216 +1,206 @@
 """The `stress_test` stage: the worst planned steps on the real device, measured, and set against the memory account.
 
-It makes the batch plan of the whole run, which `train` then follows, and runs its worst steps with the real worker:
-training, save, evaluation, and a resume from the save that must reach the same losses.
+It makes the batch plan of the whole run, which `train` then follows, and runs its worst steps and one of every bucket
+of lengths with the real worker: training, save, evaluation, and a resume from the save that must reach the same
+losses. Where memory runs out, the ladder is climbed (`tasks/stress/ladder.py`).
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from pathlib import Path
 from typing import Any
 
-from specs.canonical import sha256_file
-from specs.errors import InputError, WorkerError
-from specs.files import storage_errors, write_json
+from specs.canonical import canonical_bytes
+from specs.errors import InputError, OutOfMemory
+from specs.files import write_bytes, write_json
 from specs.parameters import StressTestParameters, TrainingConfiguration
 from specs.stages import Progress, StageContext, StageResult
-from tasks.data.batch_plan import PlanRow, plan_batches, write_plan
-from tasks.memory.devices import Device, this_device
+from tasks.data.batch_plan import write_plan
+from tasks.memory.account import Account, AccountCoefficients
+from tasks.memory.devices import this_device
 from tasks.memory.measurement import measurement
 from tasks.memory.prediction import plan_account
-from tasks.memory.worst import StressPlan, WorstStep, stress_plan, worst_steps
 from tasks.pool import training_pool
-from tasks.training.job import Job
-from tasks.training.launch import keep_results, read_lines, run_training
-from tasks.workers import WorkerDied
+from tasks.stress import buckets, calibration
+from tasks.stress.climbing import RECORD, Climber, write_rungs
+from tasks.stress.environment import allocator_settings, environment_of, fingerprint_of
+from tasks.stress.ladder import PROBE_TOKENS, Rules, Rung, changes, climb, proposals
+from tasks.stress.trial import Bench, Trial
+from tasks.training.launch import keep_results
+from tasks.training.models import check_possible
 
-MOST_EVALUATED = 4
-"""Held-out samples in the evaluation batch that is measured: the longest ones."""
+CONFIGURATION = "configuration.json"
+"""The configuration that was measured in the end: the approved one, or what the ladder took instead."""
 
-EIGHT_BIT = {"adamw": "adamw_8bit", "adamw_fused": "adamw_8bit"}
+USABLE_BOUND = 0.9
+"""Of usable memory at most, where the spec sets no blocking criterion on `usable_share`."""
 
 
 def run(context: StageContext, progress: Progress) -> StageResult:
-    """Plan, predict, run the worst steps, resume, and write what was measured. Raises `WorkerError` out of memory."""
+    """Plan, predict, run, climb where memory runs out, and write what was measured.
+
+    Raises `OutOfMemory` when nothing that the ladder may take runs.
+    """
     parameters = StressTestParameters.model_validate(context.parameters)
-    training = parameters.training
     if context.base_model is None or context.base_model_sha256 is None:
         raise InputError("stress_test needs a base model", "set base_model in project.yaml")
-    samples = context.inputs["data"] / "artifacts" / "samples.parquet"
-    pool, held_out = training_pool(samples, training, context.spec.rehearsal), _held_out(samples)
-    rows = plan_batches(pool.samples, training, plain=pool.plain)
-    write_plan(rows, context.artifacts / "batch_plan.parquet")
-    device = this_device("auto")
-    account, coefficients = plan_account(context.base_model, training, device, rows, progress)
-    worst = worst_steps(rows)
-    plan = stress_plan(rows, worst, parameters.growth_steps)
-    write_plan(plan.rows, context.artifacts / "stress_plan.parquet")
-    job = _job(context, training, plan, samples, held_out)
-    free_bytes = device.free_bytes
-    _run(job, context.logs / "worker.log", progress, worst, training)
-    resumed = _resume(context, job, plan, progress, worst)
-    keep_results(job.out, context.artifacts)
-    keep_results(resumed, context.artifacts / "resumed")
-    for folder in ("adapter", "model", "resumed/adapter", "resumed/model"):
-        shutil.rmtree(context.artifacts / folder, ignore_errors=True)
-    found = measurement(
-        straight=_logs(job.out), resumed=_logs(resumed), worst=worst, planned=plan.planned, device=device
-    ) | {"free_bytes_before": free_bytes}
-    write_json(context.artifacts / "measurement.json", found)
-    measured_framework = account.with_framework(found["baseline_bytes"]) if device.kind == "cpu" else account
-    document = measured_framework.on(device).model_dump(mode="json")
-    predicted = measured_framework.process_bytes if device.kind == "cpu" else account.peak_allocated_bytes
-    write_json(
-        context.artifacts / "account.json",
-        document | {"predicted_peak_bytes": predicted, "coefficients": coefficients.model_dump(mode="json")},
-    )
-    _write_device(context, device, training, job.out)
-    mixed = pool.notes(rows, training, context.spec.language)
-    return StageResult(notes=[*_notes(context, rows, worst, device), *mixed])
+    bench = _bench(context, parameters, progress)
+    bound = usable_bound(context)
+    climber = Climber(bench, parameters.training, bound)
+    found = climb(parameters.training, _rules(bench), climber)
+    if found.training is None:
+        raise _nothing_runs(
+            bench, parameters.training, climber.rungs, proposals(parameters.training, found, _longest(bench))
+        )
+    trial, rungs = climber.taken(found.training)
+    write_rungs(context.artifacts / RECORD, rungs)
+    _write(bench, trial, bound)
+    return StageResult(notes=_notes(bench, trial, rungs))
 
 
-def _held_out(path: Path) -> list[tuple[str, int]]:
-    """(sample_id, n_tokens) of the held-out samples, longest first."""
+def usable_bound(context: StageContext) -> float:
+    """The share of usable memory above which the criteria of this stage block."""
+    criteria = context.spec.criteria("stress_test")
+    found = [c.bound for c in criteria if c.metric == "usable_share" and c.op in ("<", "<=") and c.blocking]
+    return min(found, default=USABLE_BOUND)
+
+
+def _bench(context: StageContext, parameters: StressTestParameters, progress: Progress) -> Bench:
     import pyarrow.parquet as pq
 
-    table = pq.read_table(path, columns=["sample_id", "split", "n_tokens"]).to_pylist()
+    samples = context.inputs["data"] / "artifacts" / "samples.parquet"
+    columns = ["sample_id", "split", "n_tokens"]
+    columns += ["bucket"] if "bucket" in pq.read_schema(samples).names else []
+    table = pq.read_table(samples, columns=columns).to_pylist()
     held_out = [(r["sample_id"], int(r["n_tokens"])) for r in table if r["split"] == "eval"]
-    return sorted(held_out, key=lambda s: (-s[1], s[0]))
-
-
-def _job(
-    context: StageContext,
-    training: TrainingConfiguration,
-    plan: StressPlan,
-    samples: Path,
-    held_out: list[tuple[str, int]],
-) -> Job:
-    assert context.base_model is not None
-    assert context.base_model_sha256 is not None
-    size = min(training.micro_batch, MOST_EVALUATED)
-    fits = [sample_id for sample_id, n_tokens in held_out if n_tokens <= training.max_length]
-    folder = context.checkpoints_dir / "straight"
-    return Job(
-        training=training,
-        base_model=context.base_model,
-        base_model_name=context.spec.base_model,
-        base_model_sha256=context.base_model_sha256,
+    return Bench(
+        context=context,
+        progress=progress,
+        device=this_device("auto", context.spec.launcher.memory_gb),
         samples=samples,
-        samples_sha256=sha256_file(samples),
-        plan=context.artifacts / "stress_plan.parquet",
-        whole_plan=False,
-        out=folder / "worker",
-        checkpoints=folder / "steps",
-        evaluation_sample_ids=sorted(fits[:size]),
-        evaluation_batch=size,
-        save_at=[plan.save_at],
+        pool=training_pool(samples, parameters.training, context.spec.rehearsal),
+        held_out=sorted(held_out, key=lambda s: (-s[1], s[0])),
+        buckets={r["sample_id"]: int(r["bucket"]) for r in table if r.get("bucket") is not None},
+        growth_steps=parameters.growth_steps,
     )
 
 
-def _run(job: Job, log: Path, progress: Progress, worst: list[WorstStep], training: TrainingConfiguration) -> None:
-    """Run the worker; out of memory is an outcome, said with what was run and what to propose next."""
-    try:
-        run_training(job, log, progress)
-    except WorkerDied as died:
-        if died.signal_number is None:
-            raise
-        raise _out_of_memory(died, worst, training) from died
-    except WorkerError as error:
-        if not error.message.startswith("out of memory"):
-            raise
-        raise _out_of_memory(error, worst, training) from error
+def _longest(bench: Bench) -> int:
+    return max((n_tokens for _, n_tokens in bench.pool.samples), default=0)
 
 
-def _out_of_memory(error: WorkerError, worst: list[WorstStep], training: TrainingConfiguration) -> WorkerError:
-    steps = ", ".join(f"step {w.step} ({w.padded_tokens} padded tokens, longest {w.longest})" for w in worst)
-    return WorkerError(
-        f"the stress test ended while it ran the worst planned batches, {steps}, with micro batch "
-        f"{training.micro_batch} x {training.gradient_accumulation}: {error.message}",
-        "rework with less memory, for example " + "; ".join(lower_settings(training)) + f". {error.hint}",
+def _rules(bench: Bench) -> Rules:
+    import sys
+
+    kind = bench.device.kind
+
+    def refuses(training: TrainingConfiguration) -> str:
+        if kind == "cpu" and training.optimizer == "paged_adamw_8bit":
+            return "paged states lie in host memory, which is where they are on a CPU anyway"
+        try:
+            check_possible(training, kind)
+        except InputError as error:
+            return error.message
+        return ""
+
+    gpu = kind == "cuda"
+    return Rules(bench.context.spec, gpu, gpu and sys.platform == "linux", _longest(bench), refuses)
+
+
+def _nothing_runs(bench: Bench, training: TrainingConfiguration, rungs: list[Rung], ways: list[str]) -> OutOfMemory:
+    tried = [rung for rung in rungs if rung.outcome == "out_of_memory"]
+    short = any(rung.rung == "probe" and rung.outcome in ("runs", "above_limit") for rung in rungs)
+    one = f"one sample of at most {PROBE_TOKENS} tokens at a time"
+    probe = f"{one} can be trained" if short else f"not even {one} can be trained"
+    skipped = [f"{rung.rung}: {rung.why}" for rung in rungs if rung.outcome == "skipped" and rung.rung != "probe"]
+    return OutOfMemory(
+        f"out of memory with the approved configuration (micro batch {training.micro_batch} x "
+        f"{training.gradient_accumulation}) and with all that may be taken instead: {len(tried)} configurations were "
+        f"tried on {bench.device.name} with {bench.device.usable_bytes / 2**30:.2f} GiB usable; {probe}. "
+        f"{rungs[0].why}" + (f". Not tried: {'; '.join(skipped)}" if skipped else ""),
+        "a person decides (`gatewright resume --anew` opens the gate again): " + "; ".join(ways),
+        tried[-1].model_dump(mode="json", include={"peak_bytes", "usable_bytes"}) if tried else None,
     )
 
 
-def lower_settings(training: TrainingConfiguration) -> list[str]:
-    """Settings that need less memory, the cheapest first; the effective batch is kept. Pure."""
-    found = []
-    if training.micro_batch > 1:
-        half = training.micro_batch // 2
-        steps = -(-training.effective_batch // half)
-        found.append(f"--set micro_batch={half} --set gradient_accumulation={steps}")
-    if not training.activation_checkpointing:
-        found.append("--set activation_checkpointing=true")
-    if training.optimizer in EIGHT_BIT and training.method == "full":
-        found.append(f"--set optimizer={EIGHT_BIT[training.optimizer]}")
-    if training.weights == "fp32":
-        found.append("--set weights=bf16 --set compute=bf16")
-    if training.method == "full":
-        found.append("method: lora in project.yaml")
-    return [*found, "shorter samples (the data stage), or a device with more memory"]
+# -- what is left behind
 
 
-def _resume(context: StageContext, job: Job, plan: StressPlan, progress: Progress, worst: list[WorstStep]) -> Path:
-    """Train the steps after the save once more, in a new worker that begins with the save. Returns its folder.
-
-    Where only one checkpoint is kept, the save is gone by now: it is made again from the beginning.
-    """
-    folder = context.checkpoints_dir / "resumed"
-    again = job.model_copy(update={"out": folder / "worker", "checkpoints": folder / "steps"})
-    log = context.logs / "resumed.log"
-    if (again.out / "result.json").is_file():
-        return again.out
-    source = job.checkpoints / f"{plan.save_at:08d}"
-    with storage_errors(folder):
-        shutil.rmtree(folder, ignore_errors=True)
-        if source.is_dir():
-            shutil.copytree(source, again.checkpoints / source.name)
-            again.out.mkdir(parents=True)
-            for path in sorted(job.out.glob("*.jsonl")):
-                shutil.copyfile(path, again.out / path.name)
-    progress.say(f"resume from the save of step {plan.save_at}")
-    if not source.is_dir():
-        _run(again.model_copy(update={"stop_after_step": plan.save_at}), log, progress, worst, job.training)
-    _run(again, log, progress, worst, job.training)
-    return again.out
-
-
-def _logs(out: Path) -> dict[str, list[dict[str, Any]]]:
-    return {name: read_lines(out / f"{name}.jsonl") for name in ("metrics", "memory", "sessions")}
-
-
-def _write_device(context: StageContext, device: Device, training: TrainingConfiguration, out: Path) -> None:
-    """Device, driver, allocator settings and threads: what the measurement is valid for."""
-    from tasks.workers import worker_environment
-
-    environment = worker_environment(training.threads)
-    names = (
-        "PYTORCH_ALLOC_CONF",
-        "PYTORCH_CUDA_ALLOC_CONF",
-        "MALLOC_MMAP_THRESHOLD_",
-        "GLIBC_TUNABLES",
-        "OMP_NUM_THREADS",
-    )
-    settings = json.loads((out / "settings.json").read_bytes())
+def _write(bench: Bench, trial: Trial, bound: float) -> None:
+    context, device, artifacts = bench.context, bench.device, bench.context.artifacts
+    training = trial.training
+    write_plan(trial.rows, artifacts / "batch_plan.parquet")
+    write_plan(trial.plan.rows, artifacts / "stress_plan.parquet")
+    keep_results(trial.straight, artifacts)
+    keep_results(trial.resumed, artifacts / "resumed")
+    for folder in ("adapter", "model", "resumed/adapter", "resumed/model"):
+        shutil.rmtree(artifacts / folder, ignore_errors=True)
+    straight, resumed = trial.logs(trial.straight), trial.logs(trial.resumed)
+    planned = trial.plan.planned
+    found = measurement(straight=straight, resumed=resumed, worst=trial.worst, planned=planned, device=device)
+    found |= {
+        "free_bytes_before": device.free_bytes,
+        "buckets": buckets.times(trial.rows, bench.buckets, planned, straight["metrics"]),
+    }
+    write_json(artifacts / "measurement.json", found)
+    write_bytes(artifacts / CONFIGURATION, canonical_bytes(training))
+    environment = environment_of(device, training)
+    assert context.base_model is not None
+    account, coefficients = plan_account(context.base_model, training, device, trial.rows, bench.progress)
+    learnt = calibration.calibration_document(account, found, environment, training)
+    write_json(artifacts / calibration.FILE, learnt)
+    _write_account(bench, account, coefficients, found, learnt)
+    settings = json.loads((trial.straight / "settings.json").read_bytes())
     write_json(
-        context.artifacts / "device.json",
+        artifacts / "device.json",
         {
             **device.model_dump(mode="json", exclude={"free_bytes"}),
             "worker": settings["device"],
             "versions": settings["versions"],
-            "allocator": {name: environment[name] for name in names if name in environment},
+            "allocator": allocator_settings(training),
             "threads": training.threads,
+            "environment": environment,
+            "fingerprint": fingerprint_of(settings["fingerprint"], environment),
+            "peak_bytes": found["peak_reserved_bytes"] or found["peak_bytes"],
+            "usable_bound": bound,
         },
     )
 
 
-def _notes(context: StageContext, rows: list[PlanRow], worst: list[WorstStep], device: Device) -> list[str]:
+def _write_account(
+    bench: Bench, account: Account, coefficients: AccountCoefficients, found: dict[str, Any], learnt: dict[str, Any]
+) -> None:
+    """`account.json`. What was promised is the account, with the framework as measured on a CPU, and as calibrated by
+    an earlier stress test where the approved proposal was."""
+    device = bench.device
+    measured = account.with_framework(found["baseline_bytes"]) if device.kind == "cpu" else account
+    promised = measured.process_bytes if device.kind == "cpu" else account.peak_allocated_bytes
+    used = bench.context.memory.calibration if bench.context.memory else None
+    if used is not None and used.key == learnt["key"] and device.kind == "cpu":
+        own = used.model_copy(update={"framework_bytes": measured.framework_bytes})
+        promised = calibration.calibrated_bytes(account.peak_reserved_bytes, own)
+    else:
+        used = None
+    write_json(
+        bench.context.artifacts / "account.json",
+        {
+            **measured.on(device).model_dump(mode="json"),
+            "predicted_peak_bytes": promised,
+            "calibrated_by": used.model_dump(mode="json") if used else None,
+            "coefficients": coefficients.model_dump(mode="json"),
+        },
+    )
+
+
+def _notes(bench: Bench, trial: Trial, rungs: list[Rung]) -> list[str]:
+    context, device = bench.context, bench.device
     zh = context.spec.language == "zh"
-    steps, run = rows[-1].step, ", ".join(str(w.step) for w in worst)
+    steps, run_steps = trial.rows[-1].step, ", ".join(str(w.step) for w in trial.worst)
     notes = [
-        f"计划共 {steps} 个优化步；已实测最坏的第 {run} 步"
+        f"计划共 {steps} 个优化步；已实测最坏的第 {run_steps} 步"
         if zh
-        else f"the plan has {steps} optimizer steps; measured were its worst, {run}"
+        else f"the plan has {steps} optimizer steps; measured were its worst, {run_steps}"
     ]
     if context.spec.hardware != "auto":
         notes.append(
@@ -218,4 +208,20 @@ def _notes(context: StageContext, rows: list[PlanRow], worst: list[WorstStep], d
             if zh
             else f"the spec names {context.spec.hardware.gpu}; what was measured is the {device.name} of this machine"
         )
-    return notes
+    notes += bench.pool.notes(trial.rows, trial.training, context.spec.language)
+    return notes + _ladder_notes(context, trial, rungs, zh)
+
+
+def _ladder_notes(context: StageContext, trial: Trial, rungs: list[Rung], zh: bool) -> list[str]:
+    """What the ladder took, and that only a person's approval at the next gate makes it what is trained."""
+    approved = StressTestParameters.model_validate(context.parameters).training
+    before = approved.model_dump(mode="json")
+    took = [f"{path} {before[path]} -> {value}" for path, value in changes(approved, trial.training).items()]
+    if not took:
+        return []
+    return [
+        f"内存不足：阶梯共 {len(rungs)} 级，改用 {'、'.join(took)}；有效批量不变，训练前须在下一关口批准"
+        if zh
+        else f"out of memory: after {len(rungs)} rungs the ladder took {', '.join(took)}; the samples of a step are "
+        "the same, and the next gate asks for approval before anything is trained with it"
+    ]

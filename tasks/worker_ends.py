@@ -9,9 +9,11 @@ from typing import Any
 
 from specs import errors
 from specs.errors import GatewrightError, OutOfMemory, WorkerError
-from tasks.out_of_memory import kernel_kills
+from tasks.out_of_memory import is_out_of_memory, kernel_kills
 
 LAST_LINES = 12
+ABORTS = ("SIGABRT", "SIGSEGV", "SIGBUS")
+"""How libraries end that do not expect a request for memory to fail."""
 
 USER_ERRORS: dict[str, type[GatewrightError]] = {
     name: kind
@@ -43,6 +45,8 @@ def died(who: str, code: int, log: Path, kills: int | None = None) -> WorkerErro
         killer = signal.Signals(number).name
     except ValueError:
         killer = f"signal {number}"
+    if killer in ABORTS and is_out_of_memory(RuntimeError(hint)):
+        return OutOfMemory(f"out of memory: {who} was ended by {killer} when a library could get no more", hint)
     return WorkerDied(f"{who} was ended by {killer}", hint, number)
 
 

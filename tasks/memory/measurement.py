@@ -11,6 +11,11 @@ from tasks.memory.worst import WorstStep
 
 Logs = Mapping[str, Sequence[Mapping[str, Any]]]
 
+DRIVER_SOURCE = {
+    "cuda": "the driver's figure for the process (NVML), at the end of each step and phase",
+    "cpu": "resident and swapped bytes of the process by the kernel, at the end of each step and phase",
+}
+
 
 def measurement(
     *, straight: Logs, resumed: Logs, worst: Sequence[WorstStep], planned: Mapping[int, int], device: Device
@@ -34,6 +39,8 @@ def measurement(
     phases["resume"] = max([*loads, *(int(line["memory_bytes"]) for line in after)])
     peak = max(phases.values())
     reserved = [r for line in (*steps, *memory) if (r := line.get("reserved_bytes")) is not None]
+    driver = [d for line in (*steps, *memory) if (d := line.get("driver_bytes")) is not None]
+    heaviest = [line for line in steps if planned.get(line["step"]) == worst[0].step]
     cuda = device.kind == "cuda"
     return {
         "device": device.kind,
@@ -45,6 +52,8 @@ def measurement(
         "peak_allocated_bytes": peak if cuda else peak - baseline,
         "peak_reserved_bytes": max(reserved) if reserved else None,
         "peak_process_bytes": None if cuda else peak,
+        "peak_driver_bytes": max(driver) if driver else None,
+        "driver_source": DRIVER_SOURCE[device.kind] if driver else "the driver does not tell this process apart",
         "phases": dict(sorted(phases.items())),
         "worst": [
             {
@@ -57,7 +66,8 @@ def measurement(
             }
             for w in worst
         ],
-        "growth_bytes": [int(line["memory_bytes"]) for line in steps if planned.get(line["step"]) == worst[0].step],
+        "growth_bytes": [int(line["memory_bytes"]) for line in heaviest],
+        "growth_held_bytes": [int(line["held_bytes"]) for line in heaviest if line.get("held_bytes") is not None],
         "seconds_by_step": {str(line["step"]): float(line["seconds"]) for line in steps},
         "resume": _resume(steps, after, start),
     }

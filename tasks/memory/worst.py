@@ -59,13 +59,16 @@ class StressPlan:
     save_at: int
 
 
-def stress_plan(rows: Sequence[PlanRow], worst: Sequence[WorstStep], growth_steps: int) -> StressPlan:
-    """The heaviest step `growth_steps` times, then the other worst ones, or the heaviest once more.
+def stress_plan(
+    rows: Sequence[PlanRow], worst: Sequence[WorstStep], growth_steps: int, between: Sequence[int] = ()
+) -> StressPlan:
+    """The heaviest step `growth_steps` times, then those `between`, then the other worst ones, or the heaviest again.
 
     The save comes before the last part, so that a resume from it has something to train.
     """
     heaviest, others = worst[0].step, [w.step for w in worst[1:]]
-    order = [heaviest] * growth_steps + (others or [heaviest])
+    order = [heaviest] * growth_steps + [step for step in between if step not in (heaviest, *others)]
+    order += others or [heaviest]
     by_step: dict[int, list[PlanRow]] = {}
     for row in rows:
         if row.step in order:

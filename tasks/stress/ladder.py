@@ -177,9 +177,9 @@ def _up(
 
 
 def micro_batches(training: TrainingConfiguration) -> list[int]:
-    """Sizes from 1 up to the one given that divide the samples of a step."""
-    size = training.effective_batch
-    return [d for d in range(1, training.micro_batch + 1) if size % d == 0]
+    """Sizes from 1 up to the one given that divide the samples of a step, and whose number the ranks can share."""
+    size, ranks = training.effective_batch, training.ranks
+    return [d for d in range(1, training.micro_batch + 1) if size % d == 0 and size // d % ranks == 0]
 
 
 def with_micro_batch(training: TrainingConfiguration, micro: int) -> TrainingConfiguration:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from pathlib import Path
@@ -70,6 +71,13 @@ class PeakMeter:
 
         return int(torch.cuda.max_memory_reserved(self.device))
 
+    def driver_bytes(self) -> int | None:
+        """What this process holds now for whoever manages the memory: the GPU's driver, or the kernel (swap included).
+
+        Null where it does not say: in a container the driver often knows processes by other numbers.
+        """
+        return process_on_gpu() if self.method == "cuda" else held_for_kernel()
+
     def close(self) -> None:
         """Stop the sampling thread, where there is one."""
         if self._sampler:
@@ -107,6 +115,35 @@ def resident_bytes() -> int:
     import psutil
 
     return int(psutil.Process().memory_info().rss)
+
+
+def held_for_kernel() -> int:
+    """Resident set and what of this process was swapped out."""
+    swapped = _status_bytes("VmSwap") if _STATUS.exists() else 0
+    return resident_bytes() + swapped
+
+
+def process_on_gpu() -> int | None:
+    """What the driver counts for this process on the first GPU; null where it does not know the process."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        try:
+            handle = pynvml.nvmlDeviceGetHandleByIndex(visible_gpu())
+            processes = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
+        finally:
+            pynvml.nvmlShutdown()
+    except Exception:  # no library, no driver, no right to ask
+        return None
+    held = [p.usedGpuMemory for p in processes if p.pid == os.getpid()]
+    return int(held[0]) if held and held[0] is not None else None
+
+
+def visible_gpu() -> int:
+    """The driver's number of the GPU that CUDA calls 0."""
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
+    return int(first) if first.isdecimal() else 0
 
 
 def _status_bytes(key: str) -> int:

@@ -71,6 +71,7 @@ def record_memory(logbook: Logbook, meter: PeakMeter, phase: str, step: int, ran
         "step": step,
         "peak_bytes": meter.peak_bytes(),
         "reserved_bytes": meter.reserved_bytes(),
+        "driver_bytes": meter.driver_bytes(),
         "baseline_bytes": meter.baseline_bytes,
         "method": meter.method,
         "rank": ranks.rank,
@@ -81,7 +82,7 @@ def record_memory(logbook: Logbook, meter: PeakMeter, phase: str, step: int, ran
 
 
 COUNTS_OF_STEP = ("tokens", "padded_tokens", "learnt_tokens", "samples")
-MEMORY_OF_STEP = ("memory_bytes", "held_bytes", "reserved_bytes")
+MEMORY_OF_STEP = ("memory_bytes", "held_bytes", "reserved_bytes", "driver_bytes")
 
 
 def _largest(values: Iterable[int | None]) -> int | None:
@@ -168,6 +169,7 @@ class Recorder(TrainerCallback):
             "memory_bytes": meter.peak_bytes(),
             "held_bytes": meter.current_bytes(),
             "reserved_bytes": meter.reserved_bytes(),
+            "driver_bytes": meter.driver_bytes(),
             "stop": trainer.stop.requested(),
             "over": minutes is not None and self.clock() - self.saved >= 60 * minutes,
             "fed": trainer.fed,

@@ -9,6 +9,7 @@ from typing import Any
 
 from specs.criteria import Metric
 from tasks.verify import mix, packing, rehearsal
+from tasks.verify import stress_ladder as ladder
 from tasks.verify import training_logs as logs
 
 Rows = Sequence[Mapping[str, Any]]
@@ -39,7 +40,12 @@ def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str,
         "nonfinite_steps": logs.nonfinite_steps(steps),
         "resume_loss_difference": _resume_difference(steps, artifacts / "resumed"),
         "seconds_per_step": _seconds_per_step(planned, ran, steps),
-        "planned_hours": _planned_hours(planned, steps),
+        "planned_hours": ladder.planned_hours(planned, ran, steps, samples),
+        "settings_unexplained": ladder.unexplained_settings(artifacts, training),
+        "out_of_memory": ladder.out_of_memory(artifacts),
+        "memory_growth": ladder.growth(ran, steps),
+        "driver_peak_bytes": ladder.driver_peak(steps, logs.lines(artifacts / "memory.jsonl")),
+        "calibration_ratio": _calibration(artifacts, measured, account),
         "plain_text_share": mix.share_of_samples(planned, samples),
         "plain_text_token_share": mix.share_of_tokens(planned, samples),
         "padding_share": packing.padding_share(planned),
@@ -199,9 +205,16 @@ def _seconds_per_step(planned: Rows, ran: Rows, steps: Rows) -> Metric:
     return logs.median_of([line for line in steps if sizes.get(int(line["step"])) == heaviest], "seconds", "s")
 
 
-def _planned_hours(planned: Rows, steps: Rows) -> Metric:
-    seconds, tokens = sum(float(s["seconds"]) for s in steps), sum(int(s["padded_tokens"]) for s in steps)
-    if not planned or not tokens:
-        return logs.missing("h", "batch_plan.parquet or metrics.jsonl")
-    total = sum(int(row["padded_tokens"]) for row in planned)
-    return Metric(value=seconds / tokens * total / 3600, unit="h")
+def _calibration(artifacts: Path, measured: Mapping[str, Any], account: Mapping[str, Any]) -> Metric:
+    """Measured over predicted bytes beside the framework; null when `calibration.json` says something else."""
+    predicted = account.get("peak_reserved_bytes")
+    if not measured or not predicted:
+        return logs.missing("share", "measurement.json or account.json")
+    held = int(measured["peak_bytes"]) - int(measured["baseline_bytes"])
+    if measured["device"] == "cuda":
+        held = int(measured["peak_reserved_bytes"] or measured["peak_bytes"])
+    ratio = round(held / int(predicted), 6)
+    said = logs.document(artifacts / "calibration.json").get("ratio", ratio)
+    if said != ratio:
+        return Metric(value=None, unit="share", reason=f"calibration.json says {said}, it is {ratio}")
+    return Metric(value=ratio, unit="share")

@@ -22,7 +22,7 @@ from specs.project import Project
 from specs.stages import Quiet, StageContext
 from tasks.data.batch_plan import PlanRow, plan_batches
 from tasks.memory.worst import stress_plan, worst_steps
-from tasks.stress_test import lower_settings, run
+from tasks.stress_test import run
 from tasks.verify.stress_test import metrics
 
 WORDS = ["spindle", "bearing", "noise", "alarm", "E101", "coolant", "axis", "drive", "replace", "belt", "overheats"]
@@ -193,9 +193,3 @@ def test_a_short_plan_repeats_the_heaviest_and_leaves_a_step_to_resume():
     assert plan.planned == {1: 2, 2: 2, 3: 2, 4: 2}
     assert plan.save_at == 3
     assert [row.sample_id for row in plan.rows] == ["s2"] * 4
-
-
-def test_lower_settings_keep_the_effective_batch():
-    training = TrainingConfiguration(method="full", micro_batch=4, gradient_accumulation=2)
-    assert lower_settings(training)[0] == "--set micro_batch=2 --set gradient_accumulation=4"
-    assert "--set activation_checkpointing=true" in lower_settings(training)

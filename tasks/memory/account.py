@@ -189,7 +189,7 @@ class AccountCoefficients(Strict):
         )
 
 
-def powers(micro_batch: int, seq_len: int) -> dict[Basis, float]:
+def powers(micro_batch: float, seq_len: float) -> dict[Basis, float]:
     """The values of the basis at one batch."""
     b, s = float(micro_batch), float(seq_len)
     return {"1": 1.0, "S": s, "SS": s * s, "B": b, "BS": b * s, "BSS": b * s * s}

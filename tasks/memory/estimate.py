@@ -53,12 +53,12 @@ def account_of(base_model: Path | str, training: TrainingConfiguration, device: 
     return coefficients_for(settings).account(settings.micro_batch, settings.seq_len).on(device)
 
 
-def _code() -> str:
+def code_digest() -> str:
     """Digest of the tracing code, so that a change of it asks again."""
     return digest({p.name: sha256_file(p) for p in sorted(Path(__file__).parent.glob("*.py"))})
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
     found = {}
     for name in ("torch", "transformers", "peft", "accelerate"):
         try:
@@ -69,7 +69,7 @@ def _versions() -> dict[str, str]:
 
 
 def _key(settings: TraceSettings) -> str:
-    return digest({"code": _code(), "versions": _versions(), "settings": settings})
+    return digest({"code": code_digest(), "versions": versions(), "settings": settings})
 
 
 def _family_key(settings: TraceSettings) -> str:

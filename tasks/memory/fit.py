@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tasks.memory.account import Account, AccountCoefficients, Basis, PlacePolynomial, Regime, assemble, powers
-from tasks.memory.fold import by_phase, folded
+from tasks.memory.account import Account, AccountCoefficients, Basis, PlacePolynomial, Regime, powers
+from tasks.memory.assembly import assembled, gathered_in_16_bits, named, notes, with_autocast
+from tasks.memory.fold import folded
 from tasks.memory.host import host
 from tasks.memory.model import configuration
 from tasks.memory.settings import FRAMEWORK_BYTES, LIBRARY_BYTES, TraceSettings
-from tasks.memory.sharding import Rank, Whole, rank_of
-from tasks.memory.sizes import Trace
-from tasks.memory.timeline import Peak, Place
+from tasks.memory.timeline import Place
+from tasks.memory.traced import Trace, by_phase
 
 LINEAR: tuple[Basis, ...] = ("1", "S")
 ONE: tuple[Basis, ...] = ("1", "S", "SS")
@@ -26,85 +26,7 @@ Point = tuple[int, int]
 def account(settings: TraceSettings) -> Account:
     """One account, traced; with several ranks the trace of one, divided as the scheme divides it."""
     settings = gathered_in_16_bits(with_autocast(settings))
-    trace = folded(settings)
-    found, offloaded = trace.peaks, 0.0
-    if settings.sharding != "none":
-        rank = rank_of(_whole(trace, settings), settings)
-        found, offloaded = _divided(trace.peaks, rank), rank.host_bytes()
-    beside = host(trace, settings, offloaded)
-    return assemble(
-        {phase: _named(peak.residents) for phase, peak in by_phase(found).items()},
-        framework_bytes=FRAMEWORK_BYTES[settings.device],
-        library_bytes=LIBRARY_BYTES[settings.device],
-        host_fixed_bytes=beside.peak_bytes,
-        disk_bytes=beside.disk_bytes,
-        trainable_parameters=trace.trainable_parameters,
-        total_parameters=trace.total_parameters,
-        method="traced" if settings.sharding == "none" else "closed-form",
-        micro_batch=settings.micro_batch,
-        seq_len=settings.seq_len,
-        notes=notes(settings),
-    )
-
-
-def with_autocast(settings: TraceSettings) -> TraceSettings:
-    """The trainers of 2024 ran 4-bit models under autocast, also where compute was said to be bf16."""
-    if not settings.quantised or settings.compute != "bf16" or settings.method == "inference":
-        return settings
-    return settings.model_copy(update={"compute": "amp-bf16"}) if settings.generation.autocast_with_4_bits else settings
-
-
-def gathered_in_16_bits(settings: TraceSettings) -> TraceSettings:
-    """FSDP with mixed precision gathers fp32 shards in the compute type: activations are those of 16-bit weights."""
-    if settings.sharding != "fsdp" or settings.weights != "fp32" or not settings.compute.startswith("amp"):
-        return settings
-    kind = "fp16" if settings.compute == "amp-fp16" else "bf16"
-    return settings.model_copy(update={"weights": kind, "in_fp32": True})
-
-
-def _whole(trace: Trace, settings: TraceSettings) -> Whole:
-    return Whole(
-        layers=trace.layers,
-        weight_bytes=trace.weight_bytes - trace.buffer_bytes,
-        buffer_bytes=trace.buffer_bytes,
-        layer_weight_bytes=trace.layer_weight_bytes,
-        total_parameters=trace.total_parameters,
-        trainable_parameters=trace.trainable_parameters,
-        trainable_bytes=trace.trainable_bytes,
-        state_bytes=trace.state_bytes,
-        layer_input_bytes=trace.layer_input_bytes,
-        hidden_size=int(configuration(settings).hidden_size),
-    )
-
-
-def _divided(peaks: Mapping[Place, Peak], rank: Rank) -> dict[Place, Peak]:
-    found = {}
-    for place, peak in peaks.items():
-        if place.phase not in ("build", "end"):
-            parts = {name: round(size) for name, size in rank.at(place, dict(peak.residents)).items()}
-            found[place] = Peak(sum(parts.values()), parts)
-    return found
-
-
-def notes(settings: TraceSettings) -> list[str]:
-    """What the account assumes beside the trace, in words."""
-    found = []
-    if settings.attention != "eager" and settings.device == "cuda":
-        found.append("attention is modelled by what its GPU kernel keeps and takes")
-    if settings.optimizer.endswith("8bit"):
-        found.append("8-bit optimizer states are modelled by their layout: 2 bytes a value, 2 scales per 256")
-    if settings.quantised:
-        found.append("4-bit weights are modelled by their layout; fused kernels of the GPU may need less")
-    if settings.sharding != "none":
-        found.append(f"activations are traced, what {settings.sharding} divides and gathers is in closed form")
-        found.append("memory of the communication library on the GPU is not counted: it has not been measured")
-    if settings.generation.fused_kernels:
-        found.append("norms, rotary positions and adapters of 4-bit layers run as fused kernels")
-    return found
-
-
-def _named(residents: Mapping[str, int]) -> dict[str, int]:
-    return {name: size for name, size in residents.items() if size > 0}
+    return assembled(folded(settings), settings, int(configuration(settings).hidden_size), "traced")
 
 
 @dataclass(frozen=True)
@@ -151,7 +73,7 @@ def coefficients(settings: TraceSettings) -> AccountCoefficients:
             ),
         ],
         fixed=[
-            PlacePolynomial(phase=place.phase, residents={k: {"1": v} for k, v in _named(peak.residents).items()})
+            PlacePolynomial(phase=place.phase, residents={k: {"1": v} for k, v in named(peak.residents).items()})
             for place, peak in whole.peaks.items()
             if place.phase == "optimizer"
         ],

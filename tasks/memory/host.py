@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tasks.memory.settings import FRAMEWORK_BYTES, TraceSettings
-from tasks.memory.sizes import Trace
+from tasks.memory.traced import Trace
 
 CHECKPOINTS_ON_DISK = 3
 """Two kept and the one being written."""

@@ -12,8 +12,9 @@ from tasks.memory import model as models
 from tasks.memory.kernels import gpu_kernels
 from tasks.memory.places import watch_layers
 from tasks.memory.settings import ROUNDING, TraceSettings
-from tasks.memory.sizes import Trace, bytes_of, parameters_of
+from tasks.memory.sizes import bytes_of, parameters_of
 from tasks.memory.timeline import Peak, peaks
+from tasks.memory.traced import Trace
 from tasks.memory.tracker import StorageTracker
 
 CACHE_BYTES = {"fp32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "int8": 1.0, "int4": 0.5}

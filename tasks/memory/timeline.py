@@ -36,6 +36,10 @@ class Timeline:
     sizes: list[int] = field(default_factory=list)
     kinds: dict[int, Resident] = field(default_factory=dict)
     events: list[int | Place] = field(default_factory=list)
+    accumulated: list[tuple[int, int]] = field(default_factory=list)
+    """(number of events before, storage) at which a gradient became its parameter's."""
+    products: list[tuple[str, int]] = field(default_factory=list)
+    """(phase, floating-point operations) of every matrix product."""
 
     def born(self, size: int) -> int:
         """A new storage; returns its number."""
@@ -69,6 +73,27 @@ def outliving(timeline: Timeline, born_in: str, until: str) -> set[int]:
         else:
             alive.discard(~event)
     return kept
+
+
+def accumulating(timeline: Timeline) -> Timeline:
+    """The same micro batch after an earlier one of its step: from its forward pass on every gradient is there already,
+    a new one is added to it and dies. `timeline` is that of the first micro batch, where new gradients stay."""
+    stay = {number: at for at, number in timeline.accumulated}
+    dying: dict[int, list[int]] = {}
+    for number, at in stay.items():
+        dying.setdefault(at, []).append(number)
+    result = Timeline(list(timeline.sizes), {**timeline.kinds, **dict.fromkeys(stay, "temporary")})
+    there = False
+    for index, event in enumerate(timeline.events):
+        for number in dying.pop(index, ()):
+            result.died(number)
+        if isinstance(event, Place) and event.phase == "forward" and not there:
+            there = True
+            for number in stay:
+                result.kinds[result.born(timeline.sizes[number])] = "gradients"
+        if isinstance(event, Place) or event >= 0 or ~event not in stay:
+            result.events.append(event)
+    return result
 
 
 def peaks(timeline: Timeline, rounding: int) -> dict[Place, Peak]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from functools import partial, wraps
 from typing import Any
 from unittest.mock import patch
@@ -12,14 +13,36 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from specs.parameters import Optimizer
 from tasks.memory import experts, kernels, losses, optimizers
 from tasks.memory import model as models
 from tasks.memory.inference import trace_inference
 from tasks.memory.places import watch_layers
 from tasks.memory.settings import CUBLAS_WORKSPACE_BYTES, ROUNDING, TraceSettings
-from tasks.memory.sizes import Trace, bytes_of, parameters_of
-from tasks.memory.timeline import outliving, peaks
+from tasks.memory.sizes import bytes_of, parameters_of
+from tasks.memory.timeline import Peak, Place, Timeline, outliving, peaks
+from tasks.memory.traced import Trace
 from tasks.memory.tracker import StorageTracker
+
+
+@dataclass
+class OptimizerStep:
+    """One optimizer's states and the peaks of its step, on any batch. `resident_bytes` are those on the device."""
+
+    state_bytes: int
+    paged_bytes: int
+    resident_bytes: int
+    peaks: dict[Place, Peak]
+
+
+@dataclass
+class Recording:
+    """A trace with its timeline, the sizes of the model's dimensions, and the steps of other optimizers."""
+
+    trace: Trace
+    timeline: Timeline
+    dimensions: set[int] = field(default_factory=set)
+    steps: dict[Optimizer, OptimizerStep] = field(default_factory=dict)
 
 
 def trace(settings: TraceSettings, depth: int | None = None, optimizer_step: bool = True) -> Trace:
@@ -32,10 +55,16 @@ def trace(settings: TraceSettings, depth: int | None = None, optimizer_step: boo
     with _one_sequence_a_row(), experts.grouped_products():
         if settings.method == "inference":
             return trace_inference(settings, depth)
-        return _trace(settings, depth, optimizer_step)
+        return _trace(settings, depth, optimizer_step, ()).trace
 
 
-def _trace(settings: TraceSettings, depth: int | None, optimizer_step: bool) -> Trace:
+def record(settings: TraceSettings, depth: int, others: Sequence[Optimizer]) -> Recording:
+    """A trace of training without its optimizer's step, its timeline, and the steps of `others` on the same model."""
+    with _one_sequence_a_row(), experts.grouped_products():
+        return _trace(settings, depth, False, others)
+
+
+def _trace(settings: TraceSettings, depth: int | None, optimizer_step: bool, others: Sequence[Optimizer]) -> Recording:
     model = models.build(settings, depth)
     layers = models.decoder_layers(model, models.configuration(settings, depth).num_hidden_layers)
     with FakeTensorMode(allow_non_fake_inputs=True):
@@ -46,8 +75,7 @@ def _trace(settings: TraceSettings, depth: int | None, optimizer_step: bool) -> 
         forward = _with_autocast(model, settings)
         entered = watch_layers(layers, tracker)
         trainable = [p for p in model.parameters() if p.requires_grad]
-        for parameter in trainable:
-            parameter.register_post_accumulate_grad_hook(partial(_note_gradient, tracker))
+        hooks = [p.register_post_accumulate_grad_hook(partial(_note_gradient, tracker)) for p in trainable]
         optimizer = optimizers.build(settings, model)
         _make_states(optimizer, trainable)
         running = kernels.gpu_kernels(model, settings.generation) if settings.device == "cuda" else nullcontext()
@@ -65,17 +93,17 @@ def _trace(settings: TraceSettings, depth: int | None, optimizer_step: bool) -> 
                     tracker.see(parameter.grad, "gradients")
             _micro_batch(model, forward, tracker, settings)
             if optimizer_step:
-                tracker.at("optimizer", "clip")
-                nn.utils.clip_grad_norm_(trainable, 1.0, foreach=settings.device == "cuda")
-                tracker.at("optimizer", "step")
-                optimizer.step()
+                _clip_and_step(optimizer, trainable, tracker, settings)
             optimizer.zero_grad()
             tracker.at("end", "model")
             del workspaces
+        for hook in hooks:
+            hook.remove()
+        steps = {name: _step_of(model, settings.model_copy(update={"optimizer": name})) for name in others}
     timeline = tracker.timeline
     for number in outliving(timeline, "forward+loss", "backward"):
         timeline.kinds.setdefault(number, "activations")
-    return Trace(
+    found = Trace(
         peaks=peaks(timeline, ROUNDING[settings.device]),
         trainable_parameters=sum(p.numel() for p in trainable),
         total_parameters=parameters_of(model),
@@ -88,6 +116,47 @@ def _trace(settings: TraceSettings, depth: int | None, optimizer_step: bool) -> 
         layer_weight_bytes=max((bytes_of([*w.parameters()]) for w in layers), default=0),
         layer_parameters=max((parameters_of(w) for w in layers), default=0),
         layer_input_bytes=max(entered, default=0),
+    )
+    dimensions = {size for tensor in [*model.parameters(), *model.buffers()] for size in tensor.shape}
+    dimensions.add(CUBLAS_WORKSPACE_BYTES)
+    return Recording(found, timeline, dimensions, steps)
+
+
+def _clip_and_step(
+    optimizer: torch.optim.Optimizer, trainable: list[nn.Parameter], tracker: StorageTracker, settings: TraceSettings
+) -> None:
+    tracker.at("optimizer", "clip")
+    nn.utils.clip_grad_norm_(trainable, 1.0, foreach=settings.device == "cuda")
+    tracker.at("optimizer", "step")
+    optimizer.step()
+
+
+def _step_of(model: nn.Module, settings: TraceSettings) -> OptimizerStep:
+    """Clipping and the step of one optimizer, with states and gradients in place and no batch about."""
+    trainable = [p for p in model.parameters() if p.requires_grad]
+    optimizer = optimizers.build(settings, model)
+    _make_states(optimizer, trainable)
+    tracker, rounding = StorageTracker(), ROUNDING[settings.device]
+    for tensor in [*model.parameters(), *model.buffers()]:
+        tracker.see(tensor, "weights")
+    states = optimizers.states(optimizer)
+    resident = [] if optimizers.paged(settings) else states
+    with tracker:
+        workspaces = _workspaces(tracker, settings)
+        for state in resident:
+            tracker.see(state, "optimizer_states")
+        for parameter in trainable:
+            parameter.grad = torch.empty_like(parameter)
+            tracker.see(parameter.grad, "gradients")
+        _clip_and_step(optimizer, trainable, tracker, settings)
+        optimizer.zero_grad()
+        tracker.at("end", "model")
+        del workspaces
+    return OptimizerStep(
+        state_bytes=bytes_of(states),
+        paged_bytes=bytes_of(states) if optimizers.paged(settings) else 0,
+        resident_bytes=sum(-(-bytes_of([state]) // rounding) * rounding for state in resident),
+        peaks={p: peak for p, peak in peaks(tracker.timeline, rounding).items() if p.phase == "optimizer"},
     )
 
 
@@ -132,6 +201,7 @@ def _several_sequences_a_row() -> Iterator[None]:
 def _note_gradient(tracker: StorageTracker, parameter: torch.Tensor) -> None:
     if parameter.grad is not None:
         tracker.see(parameter.grad, "gradients")
+        tracker.accumulated(parameter.grad)
 
 
 def _make_states(optimizer: torch.optim.Optimizer, trainable: list[torch.nn.Parameter]) -> None:

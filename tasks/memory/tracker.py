@@ -12,6 +12,19 @@ from torch.utils._pytree import tree_leaves
 
 from tasks.memory.timeline import Place, Resident, Timeline
 
+PRODUCTS: dict[Any, int] = {
+    torch.ops.aten.mm.default: 0,
+    torch.ops.aten.bmm.default: 0,
+    torch.ops.aten.addmm.default: 1,
+    torch.ops.aten.baddbmm.default: 1,
+}
+"""Matrix products, and which of their arguments are multiplied: this one and the next."""
+
+
+def _operations(left: torch.Tensor, right: torch.Tensor) -> int:
+    """A multiplication and an addition for each entry of the result and of the inner dimension."""
+    return 2 * left.numel() * right.shape[-1]
+
 
 class StorageTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A dispatch mode that writes a `Timeline`. Works on fake tensors as on real ones.
@@ -51,6 +64,10 @@ class StorageTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if kind is not None:
             self.timeline.kinds[number] = kind
 
+    def accumulated(self, tensor: torch.Tensor) -> None:
+        """A gradient has become its parameter's; while accumulating it would be added to an earlier one and die."""
+        self.timeline.accumulated.append((len(self.timeline.events), self._live[tensor.untyped_storage()._cdata]))
+
     def release(self, tensor: torch.Tensor) -> None:
         """Count a tensor's memory as free from here on, although this process still holds the object."""
         number = self._live.get(tensor.untyped_storage()._cdata)
@@ -70,6 +87,8 @@ class StorageTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self.place.phase in ("backward", "recompute") and self.place.part == "layer":
             # Autograd's own work has gradients disabled; a layer run again for its activations has them enabled.
             self.at("recompute" if torch.is_grad_enabled() else "backward", self.place.part, self.place.layer)
+        if func in PRODUCTS:
+            self.timeline.products.append((self.place.phase, _operations(*args[PRODUCTS[func] :][:2])))
         out = func(*args, **(kwargs or {}))
         for leaf in tree_leaves(out):
             if isinstance(leaf, torch.Tensor):

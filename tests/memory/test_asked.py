@@ -13,7 +13,7 @@ from tasks.memory.asked import settings_of
 from tasks.memory.devices import named
 from tasks.memory.host import host
 from tasks.memory.settings import TraceSettings
-from tasks.memory.sizes import Trace
+from tasks.memory.traced import Trace
 
 ARCHITECTURE = {"model_type": "llama"}
 

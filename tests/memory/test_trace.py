@@ -10,9 +10,10 @@ import pytest
 
 from specs.errors import ModelError
 from tasks.memory.fit import account
-from tasks.memory.fold import by_phase, depths, folded
+from tasks.memory.fold import depths, folded
 from tasks.memory.settings import TraceSettings
 from tasks.memory.trace import trace
+from tasks.memory.traced import by_phase
 from tests.memory.measured import measured_peak
 
 EXACT = 0.005

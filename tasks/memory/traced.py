@@ -1,0 +1,69 @@
+"""What one trace brings, and a whole model from two shallow ones: every place is linear in depth. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tasks.memory.timeline import Peak, Place
+
+
+@dataclass
+class Trace:
+    """Peaks by place, and what the account needs beside them. Bytes, except the two counts."""
+
+    peaks: dict[Place, Peak]
+    trainable_parameters: int
+    total_parameters: int
+    weight_bytes: int
+    trainable_bytes: int
+    state_bytes: int
+    paged_bytes: int
+    buffer_bytes: int = 0
+    layers: int = 0
+    layer_weight_bytes: int = 0
+    layer_parameters: int = 0
+    layer_input_bytes: int = 0
+
+
+def continued(low: Trace, high: Trace, traced: Sequence[int], wanted: int) -> Trace:
+    """The trace of `wanted` layers from those with `traced` layers, each place and size extrapolated by itself."""
+    far = (wanted - traced[0]) / (traced[1] - traced[0])
+
+    def line(a: int, b: int) -> int:
+        return round(a + (b - a) * far)
+
+    return Trace(
+        peaks={p: _extrapolated(low.peaks[p], high.peaks[p], far) for p in low.peaks if p in high.peaks},
+        trainable_parameters=line(low.trainable_parameters, high.trainable_parameters),
+        total_parameters=line(low.total_parameters, high.total_parameters),
+        weight_bytes=line(low.weight_bytes, high.weight_bytes),
+        trainable_bytes=line(low.trainable_bytes, high.trainable_bytes),
+        state_bytes=line(low.state_bytes, high.state_bytes),
+        paged_bytes=line(low.paged_bytes, high.paged_bytes),
+        buffer_bytes=line(low.buffer_bytes, high.buffer_bytes),
+        layers=line(low.layers, high.layers),
+        layer_weight_bytes=high.layer_weight_bytes,
+        layer_parameters=high.layer_parameters,
+        layer_input_bytes=high.layer_input_bytes,
+    )
+
+
+def _extrapolated(low: Peak, high: Peak, far: float) -> Peak:
+    kinds = {*low.residents, *high.residents}
+    residents: dict[str, int] = {
+        k: max(0, round(low.residents.get(k, 0) + (high.residents.get(k, 0) - low.residents.get(k, 0)) * far))
+        for k in kinds
+    }
+    return Peak(round(low.total + (high.total - low.total) * far), residents)
+
+
+def by_phase(peaks: Mapping[Place, Peak]) -> dict[str, Peak]:
+    """The highest place of every phase."""
+    best: dict[str, Peak] = {}
+    for place, peak in peaks.items():
+        if place.phase in ("build", "end"):
+            continue
+        if place.phase not in best or peak.total > best[place.phase].total:
+            best[place.phase] = peak
+    return best

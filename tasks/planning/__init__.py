@@ -1,0 +1,9 @@
+"""Plan search: every way to train a model on given cards, with account, time and price. Needs no torch."""
+
+from tasks.planning.families import families_for
+from tasks.planning.machine import Machine, machine_named
+from tasks.planning.plans import Limits, Plan, PlanSearch
+from tasks.planning.search import search
+from tasks.planning.workload import Workload
+
+__all__ = ["Limits", "Machine", "Plan", "PlanSearch", "Workload", "families_for", "machine_named", "search"]

@@ -1,0 +1,80 @@
+"""The recording process: `python -m tasks.planning.families_program job.json [RANK ...]`. Torch is read only here."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from specs.canonical import digest
+from specs.errors import GatewrightError, WorkerError
+from specs.files import write_bytes
+from tasks.worker_side import Channel, work
+
+if TYPE_CHECKING:
+    from tasks.interrupts import StopRequest
+    from tasks.memory.family import Family
+    from tasks.memory.recording import Steps
+
+
+def body(job_file: Path, channel: Channel, stop: StopRequest) -> None:
+    """Record this rank's part of the job into `out`.RANK, as families by their number in the job."""
+    job = json.loads(job_file.read_bytes())
+    rank = int(sys.argv[2]) if len(sys.argv) > 2 else 0
+    found = {}
+    for numbers in shares(job["settings"], int(job["ranks"]))[rank]:
+        steps = None
+        for number in numbers:
+            stop.raise_if_requested("recording families")
+            family = recorded(job["settings"][number], job["optimizers"], int(job["longest"]), steps)
+            steps, found[number] = family.steps, family.model_dump(mode="json")
+            channel.advance()
+    write_bytes(Path(f"{job['out']}.{rank}"), json.dumps(found).encode())
+    channel.result(families=len(found))
+
+
+def shares(settings: Sequence[dict[str, Any]], ranks: int) -> list[list[list[int]]]:
+    """Which families each rank records, those that differ in checkpointing only together: they share their steps.
+
+    The costliest first, each group to the rank with the least to do.
+    """
+    groups: dict[str, list[int]] = {}
+    for number, one in enumerate(settings):
+        groups.setdefault(digest({**one, "activation_checkpointing": None}), []).append(number)
+
+    def cost(numbers: Sequence[int]) -> float:
+        return sum((1.0 if settings[n]["method"] == "full" else 1.5) for n in numbers)
+
+    parts: list[list[list[int]]] = [[] for _ in range(ranks)]
+    for group in sorted(groups.values(), key=lambda numbers: (-cost(numbers), numbers)):
+        min(parts, key=lambda part: sum(map(cost, part))).append(group)
+    return parts
+
+
+def recorded(settings: dict[str, Any], optimizers: Sequence[Any], longest: int, steps: Steps | None) -> Family:
+    """One family. What torch says of a model that it cannot run is an error for the person."""
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    warnings.filterwarnings("ignore")
+    from tasks.memory.recording import family
+    from tasks.memory.settings import TraceSettings
+
+    wanted = TraceSettings.model_validate(settings)
+    try:
+        return family(wanted, optimizers, longest, steps)
+    except GatewrightError:
+        raise
+    except Exception as error:
+        first = (str(error).strip() or type(error).__name__).splitlines()[0]
+        kind = wanted.architecture.get("model_type")
+        raise WorkerError(
+            f"the memory of a {kind} model cannot be recorded: {type(error).__name__}: {first[:300]}",
+            "the stress test measures it; report this configuration",
+        ) from error
+
+
+if __name__ == "__main__":
+    sys.exit(work(body))

@@ -1,0 +1,217 @@
+"""The plan search: every candidate with account, time and price; feasible ones ranked, the others refused. Pure.
+
+The order of preference, the first difference decides:
+
+1. at most 90 % of the usable memory: above it the stress test stops a run;
+2. nothing on the host before states there, states before everything;
+3. one card before replicas, replicas before shards of states, of weights;
+4. the method, in the order asked for;
+5. the longer length limit, as far as the data has longer samples;
+6. the more exact types, then the optimizer, in the order asked for;
+7. 80 to 90 % of the usable memory before less;
+8. the shorter time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tasks.memory.account import Account, Fits
+from tasks.memory.family import Family
+from tasks.memory.settings import TraceSettings
+from tasks.planning.candidates import candidates, family_settings, indivisible, settings_of, types_of
+from tasks.planning.families import Families, key_of
+from tasks.planning.machine import Machine
+from tasks.planning.plans import Bind, Configuration, Lack, Limits, Plan, PlanSearch, Refusal, Rule
+from tasks.planning.timing import run_duration, step_seconds
+from tasks.planning.workload import Workload
+
+BAND = (0.80, 0.90)
+"""Shares of the usable memory that the preferred plan fills."""
+OFFLOADS = ("none", "optimizer", "all")
+SHARDINGS = ("none", "ddp", "zero1", "zero2", "zero3", "fsdp")
+
+
+class Search:
+    """One search: what is asked, and the accounts found so far."""
+
+    def __init__(
+        self, architecture: dict[str, Any], machine: Machine, workload: Workload, limits: Limits, families: Families
+    ) -> None:
+        self.architecture = architecture
+        self.machine = machine
+        self.workload = workload
+        self.limits = limits
+        self._families = families
+        self._accounts: dict[Configuration, Account] = {}
+        self._keys: dict[tuple[Any, ...], str] = {}
+
+    def family(self, configuration: Configuration) -> Family:
+        """The family of a candidate. Raises `KeyError` for one that was not recorded."""
+        c = configuration
+        short = (c.method, c.weights, c.compute, c.activation_checkpointing, c.attention, c.sharding)
+        if short not in self._keys:
+            self._keys[short] = key_of(family_settings(self._settings(c)))
+        return self._families[self._keys[short]]
+
+    def account(self, configuration: Configuration) -> Account:
+        """The account of a candidate, set against the card, its host and its disk."""
+        found = self._accounts.get(configuration)
+        if found is None:
+            found = self.family(configuration).account(self._settings(configuration)).on(self.machine.device)
+            self._accounts[configuration] = found
+        return found
+
+    def plan(self, configuration: Configuration) -> Plan:
+        """A candidate with its time and price; refused where memory, hours or money do not allow it."""
+        account = self.account(configuration)
+        assert account.fits is not None
+        sums = self.workload.sums(configuration.micro_batch, configuration.seq_len)
+        family = self.family(configuration)
+        seconds = step_seconds(configuration, account, family, self.machine, sums)
+        duration = (
+            run_duration(configuration, account, family, self.machine, self.workload, seconds, sums)
+            if seconds
+            else None
+        )
+        lacks = self.lacks(account)
+        if duration and self.limits.hours is not None and duration.hours > self.limits.hours:
+            lacks.append(Lack(rule="hours", needed=duration.hours, there=self.limits.hours))
+        price = duration.money if duration else None
+        if price is not None and self.limits.money is not None and price > self.limits.money:
+            lacks.append(Lack(rule="money", needed=price, there=self.limits.money))
+        refused = Refusal(lacks=lacks, over_bytes=account.fits.over_bytes) if lacks else None
+        return Plan(
+            configuration=configuration,
+            account=account,
+            utilisation=account.fits.share,
+            seconds=seconds,
+            duration=duration,
+            samples_over_length=sums.over,
+            refused=refused,
+        )
+
+    def lacks(self, account: Account) -> list[Lack]:
+        """What memory is missing: on the card, on its host, on the disk."""
+        device = self.machine.device
+        fits: Fits | None = account.fits
+        needed = fits.needed_bytes if fits else account.process_bytes
+        usable = device.usable_bytes if self.limits.free_bytes is None else self.limits.free_bytes
+        compared: list[tuple[Rule, int, int | None]] = [
+            ("memory", needed, min(usable, device.usable_bytes)),
+            ("host", account.host_peak_bytes, device.host_bytes),
+            ("disk", account.disk_bytes, device.disk_bytes),
+        ]
+        return [Lack(rule=r, needed=n, there=t) for r, n, t in compared if t is not None and n > t]
+
+    def _settings(self, configuration: Configuration) -> TraceSettings:
+        return settings_of(self.architecture, configuration, self.machine, self.limits)
+
+    def preference(self, plan: Plan) -> tuple[Any, ...]:
+        """Smaller is better; see the order above."""
+        c = plan.configuration
+        types = types_of(self.machine, c.method, c.sharding)
+        seconds = plan.seconds.expected / c.effective_batch if plan.seconds else 0.0
+        return (
+            plan.utilisation > BAND[1],
+            OFFLOADS.index(c.offload),
+            SHARDINGS.index(c.sharding),
+            c.cards,
+            self.limits.methods.index(c.method),
+            -c.seq_len,
+            types.index((c.weights, c.compute)),
+            self.limits.optimizers.index(c.optimizer),
+            plan.utilisation < BAND[0],
+            seconds,
+            c.activation_checkpointing,
+            -c.micro_batch,
+        )
+
+
+def wanted_families(
+    architecture: dict[str, Any], machine: Machine, workload: Workload, limits: Limits
+) -> list[TraceSettings]:
+    """The families that a search needs, those of the ways out included."""
+    found: dict[tuple[Any, ...], TraceSettings] = {}
+    for c in candidates(machine, workload, with_ways_out(limits), positions_of(architecture)):
+        short = (c.method, c.weights, c.compute, c.activation_checkpointing, c.attention, c.sharding)
+        if short not in found:
+            found[short] = family_settings(settings_of(architecture, c, machine, limits))
+    return list({key_of(s): s for s in found.values()}.values())
+
+
+def with_ways_out(limits: Limits) -> Limits:
+    """The same, with the methods that a refused plan is pointed to."""
+    more = [m for m in ("lora", "qlora") if m not in limits.methods]
+    return limits.model_copy(update={"methods": (*limits.methods, *more)})
+
+
+def positions_of(architecture: dict[str, Any]) -> int | None:
+    """The longest text the model was made for."""
+    found = architecture.get("max_position_embeddings") or architecture.get("n_positions")
+    return int(found) if isinstance(found, int) else None
+
+
+def search(
+    model: str,
+    architecture: dict[str, Any],
+    machine: Machine,
+    workload: Workload,
+    limits: Limits,
+    families: Families,
+) -> PlanSearch:
+    """All candidates, ranked and refused. `families` holds at least those of `wanted_families`."""
+    from tasks.planning.refusals import explained, spilled
+
+    state = Search(architecture, machine, workload, limits, families)
+    found = [state.plan(c) for c in candidates(machine, workload, limits, positions_of(architecture))]
+    feasible = sorted((p for p in found if p.feasible), key=state.preference)
+    refused = sorted(
+        (p for p in found if not p.feasible),
+        key=lambda p: (p.refused.over_bytes if p.refused else 0, state.preference(p)),
+    )
+    return PlanSearch(
+        model=model,
+        device=machine.device.name,
+        cards=machine.cards,
+        usable_bytes=machine.device.usable_bytes,
+        effective_batch=workload.effective_batch,
+        plans=[_bound(p, state) for p in feasible],
+        refused=[*spilled(state, feasible), *(explained(p, state) for p in refused)],
+        candidates=len(found),
+        indivisible_ranks=indivisible(machine, workload, limits),
+    )
+
+
+def _bound(plan: Plan, state: Search) -> Plan:
+    """What keeps a plan from a larger micro batch or length, and what its time goes to."""
+    c, found = plan.configuration, list[Bind]()
+    share = c.micro_batch * c.gradient_accumulation
+    larger = next((n for n in range(c.micro_batch + 1, share + 1) if share % n == 0), None)
+    if larger is None:
+        found.append("effective_batch")
+    elif state.lacks(state.account(resized(c, larger))):
+        found.append("memory")
+    lengths = state.workload.length_limits(positions_of(state.architecture))
+    if state.workload.lengths and c.seq_len >= lengths[0]:
+        found.append("longest_sample")
+    if plan.seconds:
+        names: dict[str, Bind] = {"memory": "bandwidth"}
+        found.append(names.get(plan.seconds.bound, plan.seconds.bound))  # type: ignore[arg-type]
+    return plan.model_copy(update={"binds": found})
+
+
+def resized(configuration: Configuration, micro_batch: int) -> Configuration:
+    """Another micro batch with the same effective batch."""
+    share = configuration.micro_batch * configuration.gradient_accumulation
+    return configuration.model_copy(update={"micro_batch": micro_batch, "gradient_accumulation": share // micro_batch})
+
+
+def best_of_each(plans: Iterable[Plan], at_most: int) -> list[Plan]:
+    """The best plan of every method and placement, in their order: what a person compares."""
+    found: dict[tuple[Any, ...], Plan] = {}
+    for plan in plans:
+        c = plan.configuration
+        found.setdefault((c.method, c.sharding, c.offload, c.cards), plan)
+    return list(found.values())[:at_most]

@@ -17,6 +17,7 @@ from specs.files import sync_tree
 from tasks.training import worker
 from tasks.training.checkpoints import CheckpointStore
 from tasks.training.session import Session
+from tasks.training.state import restore_random
 from tasks.training.trainer import PlannedTrainer
 
 
@@ -64,8 +65,9 @@ class FaultyTrainer(PlannedTrainer):
     """`nan`, `inf`, `zero`: the loss of a step is that. `spike`: it is twenty times what it was. `kill_in_step`: dies
     between two micro batches; `stop_in_step`: is asked to stop there. `no_random`: forgets to restore the random
     numbers. `shuffled`: feeds the steps in another order. `inf_gradient`: one gradient of a step is infinite.
-    `scaler`, `scaler_inf`: trains with a loss scaler on the CPU, and one gradient of a step is infinite. Of several
-    ranks the one that `rank` names is faulty: `hang_in_step` stands still, `drift` changes one weight after it."""
+    `scaler`, `scaler_inf`: trains with a loss scaler on the CPU, and one gradient of a step is infinite.
+    Of several ranks the one that `rank` names is faulty: `hang_in_step` stands still, `drift` changes one weight after
+    the step. `random_of_rank_0`: every rank restores the random numbers of rank 0."""
 
     def _here(self, *kinds: str) -> bool:
         now = fault()
@@ -124,7 +126,9 @@ class FaultyTrainer(PlannedTrainer):
         return sha256_file(folder / "adapter_model.safetensors")
 
     def _load_rng_state(self, checkpoint: str | None) -> None:
-        if fault()["kind"] != "no_random":
+        if fault()["kind"] == "random_of_rank_0" and checkpoint is not None:
+            restore_random(Path(checkpoint), 0)
+        elif fault()["kind"] != "no_random":
             super()._load_rng_state(checkpoint)
 
     def get_train_dataloader(self) -> Any:

@@ -199,6 +199,25 @@ def test_cut_off_at_any_rank_it_ends_with_the_same_bits(signal_name, matrix):
 
 
 @pytest.mark.slow
+def test_random_numbers_of_rank_0_on_every_rank_are_noticed_on_resume(matrix):
+    """What radixark/miles #3187 and NVIDIA-NeMo/Automodel #3437 repair: another dropout after a resume, in silence."""
+    job = matrix.other_job("random of rank 0", matrix.training)
+    (job.parent / "fault.json").write_text(json.dumps({"kind": "random_of_rank_0", "step": 0}))
+    ended = train(job, FAULTY)
+    assert ended.code == 6
+    assert "the resumed training does not continue the curve" in ended.error()["message"]
+
+
+@pytest.mark.slow
+def test_a_save_that_fails_on_rank_0_leaves_no_rank_waiting(faulty):
+    """What hangs others until a watchdog fires (NVIDIA/Model-Optimizer #1330, transformers #28270)."""
+    ended = faulty("disk_full")
+    assert ended.code == 1
+    assert ended.error()["class"] == "StorageError"
+    assert "no space for" in ended.error()["message"]
+
+
+@pytest.mark.slow
 def test_another_layout_is_refused_with_a_table(matrix, tmp_path):
     job = matrix.other_job("other layout", matrix_training(ranks=1, micro_batch=2, gradient_accumulation=4))
     ended = train(job)

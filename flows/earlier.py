@@ -19,15 +19,20 @@ RUNS = 5
 """Earlier runs that are read, the newest ones."""
 
 
-def earlier_results(ledger: Ledger, workspace: Workspace, project: str) -> list[dict[str, Any]]:
+def earlier_results(
+    ledger: Ledger, workspace: Workspace, project: str, *, with_this: bool = False
+) -> list[dict[str, Any]]:
     """Expected beside actual of the newest earlier runs, oldest first; see `ProposerContext.history`.
 
-    A run whose files are gone or were changed teaches nothing and is passed over.
+    `with_this` counts the run of the workspace itself. Runs that began after it are not earlier. A run whose files
+    are gone or were changed teaches nothing and is passed over.
     """
+    rows = [row for row in ledger.runs(project) if row.project_dir == workspace.project_dir]
+    at = next((number for number, row in enumerate(rows) if row.run == workspace.run), -1)
     found: list[list[dict[str, Any]]] = []
-    for row in ledger.runs(project):
+    for row in rows[at if with_this and at >= 0 else at + 1 :]:
         other = Workspace(row.project_dir, row.run)
-        if row.run == workspace.run or row.project_dir != workspace.project_dir or not other.folder.is_dir():
+        if not other.folder.is_dir():
             continue
         try:
             state = fold(ledger.events(row.run))

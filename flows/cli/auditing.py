@@ -77,17 +77,36 @@ def _emit_events(run: str, events: Iterator[dict[str, Any]]) -> None:
 def show_history(
     run: RunArgument = None, bundle: Bundle = None, project: ProjectOption = None, as_json: AsJson = False
 ) -> int:
-    """The story of a run: differences first, then stage by stage, expected beside actual, who decided what."""
+    """The story of a run: differences first, then stage by stage, expected beside actual, who decided what.
+
+    In a project with earlier runs it ends with the curve: how far each run's task sheet was from what came.
+    """
     from flows import audit
     from flows.audit.story import KEEP
+    from flows.curve import lines
 
     with _history(run, project, bundle, KEEP) as history:
         text = audit.show(history, _language(history))
+    errors = [] if bundle else _curve(run, project)
     if as_json:
-        emit({"run": history.run, "story": text})
+        emit({"run": history.run, "story": text, "curve": [{"run": r, "errors": e} for r, e in errors]})
     else:
-        say(text)
+        say("\n".join([text, *lines(errors, _language(history))]))
     return EXIT_DONE
+
+
+def _curve(run: str | None, project: Path | None) -> Any:
+    from flows.cli.find import find_run
+    from flows.curve import curve
+    from flows.earlier import earlier_results
+    from flows.workspace import frozen_spec
+
+    found = find_run(run, project)
+    try:
+        name = frozen_spec(found.workspace).project
+    except InputError:  # a run whose folder is lost still has its story
+        return []
+    return curve(earlier_results(found.ledger, found.workspace, name, with_this=True))
 
 
 @audit.command("diff")

@@ -1,0 +1,67 @@
+"""How far the task sheets of a project's runs were from what came: the error per run, which should fall. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from specs.base import Language
+from specs.metrics import definitions
+
+QUANTITIES = {
+    "rows": "rows",
+    "samples": "rows",
+    "steps": "steps",
+    "s": "time",
+    "h": "time",
+    "bytes": "memory",
+}
+"""Unit of a metric to what it counts."""
+
+_WORDS: dict[str, tuple[str, str]] = {
+    "head": (
+        "How far the sheet was from what came (mean of |expected / actual - 1|)",
+        "任务单与实际的差距（|预期 / 实际 - 1| 的均值）",
+    ),
+    "rows": ("rows", "行数"),
+    "steps": ("steps", "步数"),
+    "time": ("time", "时间"),
+    "memory": ("memory", "内存"),
+}
+
+Curve = list[tuple[str, dict[str, float]]]
+"""Per run, oldest first, the mean error of each quantity that its sheet expected and that was measured."""
+
+
+def curve(entries: Iterable[Mapping[str, Any]]) -> Curve:
+    """The errors of the sheets that first gates signed; what was expected later, with more known, is left out."""
+    errors: dict[str, dict[str, list[float]]] = {}
+    for entry in entries:
+        quantity = QUANTITIES.get(_unit(entry["stage"], entry["metric"]))
+        if entry["known"] or quantity is None or not entry["actual"]:
+            continue
+        error = abs(entry["expected"] / entry["actual"] - 1)
+        errors.setdefault(entry["run"], {}).setdefault(quantity, []).append(error)
+    order = tuple(dict.fromkeys(QUANTITIES.values()))
+    return [(run, {q: sum(found[q]) / len(found[q]) for q in order if q in found}) for run, found in errors.items()]
+
+
+def _unit(stage: str, metric: str) -> str:
+    return next((d.unit for d in definitions(stage) if d.name == metric), "")
+
+
+def lines(found: Curve, language: Language) -> list[str]:
+    """The curve as text; empty for fewer than two runs, which are no curve."""
+    if len(found) < 2:
+        return []
+
+    def word(key: str) -> str:
+        return _WORDS[key][1 if language == "zh" else 0]
+
+    width = max(len(run) for run, _ in found)
+    comma = "，" if language == "zh" else ", "
+    body = [
+        f"  {run:<{width}}  " + comma.join(f"{word(q)} {error:.1%}" for q, error in errors.items())
+        for run, errors in found
+    ]
+    return [word("head"), *body]

@@ -102,7 +102,8 @@ CASES = (
             },
         ],
         "The table has one text per order, mapped to both phenomenon and repair: enough to count fates, not enough to "
-        "train on. Its quotes are escaped by backslashes. Equal texts of two machines are no duplicates of each other.",
+        "train on, which is why `gatewright check` refuses such a mapping in a project. Its quotes are escaped by "
+        "backslashes. Equal texts of two machines are no duplicates of each other.",
         not_read={
             "vocab-excavators2018sexton-1g.csv": "a word list of another program, no maintenance records",
         },
@@ -158,7 +159,6 @@ class Outcome:
     notes: list[str] = field(default_factory=list)
     logs: list[dict[str, Any]] = field(default_factory=list)
     encodings: dict[str, str] = field(default_factory=dict)
-    masked: list[dict[str, Any]] = field(default_factory=list)
 
 
 def run_case(case: Case, data: Path, model: Path) -> Outcome:
@@ -205,7 +205,6 @@ def _read(outcome: Outcome, artifacts: Path) -> None:
             outcome.reasons.setdefault(row["source"], Counter())[row["fate"], row["reason"]] += 1
     summary = json.loads((artifacts / "summary.json").read_bytes())
     outcome.logs, outcome.encodings = summary["sensor_logs"], summary["encodings"]
-    outcome.masked = pq.read_table(artifacts / "masked.parquet").to_pylist()
 
 
 FATES = ("kept", "merged", "quarantined", "out_of_scope")
@@ -214,6 +213,8 @@ SHOWN = (
     ("rows_unaccounted", "rows without exactly one fate"),
     ("characters_unexplained", "characters lost"),
     ("code_variants_lost", "records merged despite another code"),
+    ("samples_without_provenance", "samples that say something else than their source"),
+    ("claims_unfounded", "claims that do not hold"),
     ("near_duplicate_leakage", "near duplicates across the split"),
     ("personal_data_masked", "personal data masked"),
     ("personal_data_left", "personal data left"),
@@ -260,9 +261,6 @@ def _fates_in_words(outcome: Outcome) -> Iterator[str]:
             yield f"- {source}: {n:,} {fate.replace('_', ' ')}, `{reason}`: {reason_text(reason, 'en')}."
     for note in outcome.notes:
         yield f"- noted by the stage: {note}."
-    pieces = Counter(m["kind"] for m in outcome.masked if m["place"] == "sample" for _ in range(m["items"]))
-    if pieces:
-        yield f"- masked: {', '.join(f'{n} {kind}' for kind, n in sorted(pieces.items()))}."
     yield ""
 
 

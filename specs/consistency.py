@@ -233,6 +233,23 @@ def _value_problem(path: Path, value: Any, tree: Tree) -> Iterator[Problem]:
         yield tree.problem(path, "cannot be true or false", "Write a value that the parameter can have")
 
 
+_SAID_TWICE = (
+    (
+        "phenomenon",
+        "repair",
+        "the answer would be the question",
+        "Name the column of the repair; where one column tells both in one text, write these texts to a .txt file, one "
+        "per paragraph, and read it with kind: notes, whose rules divide each text",
+    ),
+    ("phenomenon", "steps", "the answer would repeat the question", "Leave steps out"),
+    ("repair", "steps", "the answer would say it twice", "Leave steps out: checks are found in the text of the repair"),
+    ("meaning", "cause", "the answer would say it twice", "Leave cause out"),
+    ("meaning", "remedy", "the answer would say it twice", "Leave remedy out"),
+    ("cause", "remedy", "the answer would say it twice", "Leave cause out"),
+)
+"""Two fields that must not be one column, what comes of it, what to do. Others may: a failure mode is a code too."""
+
+
 def _sources(spec: Project, tree: Tree) -> Iterator[Problem]:
     seen: dict[tuple[str, str, str | None], int] = {}
     for position, source in enumerate(spec.sources):
@@ -246,10 +263,10 @@ def _sources(spec: Project, tree: Tree) -> Iterator[Problem]:
             if not header.strip():
                 rule = "the header is empty"
                 yield tree.problem(("sources", position, "columns", field), rule, "Write the header as in the file", "")
-        problem, repair = columns.get("phenomenon"), columns.get("repair")
-        if problem is not None and problem == repair:
-            rule = "phenomenon and repair are the same column, so the answer would be the question"
-            yield tree.problem(("sources", position, "columns", "repair"), rule, "Name the column of the repair")
+        for field, other, consequence, way_out in _SAID_TWICE:
+            if columns.get(field) is not None and columns.get(field) == columns.get(other):
+                rule = f"{field} and {other} are the same column, so {consequence}"
+                yield tree.problem(("sources", position, "columns", other), rule, way_out)
 
 
 def _models(spec: Project, tree: Tree) -> Iterator[Problem]:

@@ -76,7 +76,8 @@ def source_files(project_dir: Path, source: AnySource) -> tuple[list[SourceFile]
     if not usable:
         raise SourceError(
             f"{source.path}: {source.kind} cannot be read from {', '.join(skipped[:3])}",
-            f"{_instead(skipped[0])}files that can be read end in {', '.join(suffixes)}",
+            f"{_instead(skipped[0])}files that can be read end in {', '.join(suffixes)}; "
+            "a text file of another ending can be renamed",
         )
     for path in usable:
         check_caps(project_dir, path)

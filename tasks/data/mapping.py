@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -15,7 +16,15 @@ from tasks.data.synonyms import NEEDED, TableKind, comparable, fields_of_name, p
 from tasks.data.tables import HEADER_BAND_ROWS, HEADER_SEARCH_ROWS, band_names, find_tables
 
 PREVIEW_ROWS = 5
+_TEXTS = frozenset({"phenomenon", "steps", "repair", "meaning", "cause", "remedy"})
+_NUMBER = re.compile(r"[-+]?[\d ]*[.,]?\d*")
 _CELL_WIDTH = 40
+
+
+ONE_TEXT = (
+    "where one column tells problem and repair in one text, write these texts to a .txt file, one per paragraph, "
+    "and read it with kind: notes: rules divide each text"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +45,8 @@ class Proposal:
             lines.append(
                 f"no column is called like {' or '.join(self.missing)}; the columns are {listed or 'not named'}"
             )
+            if self.missing == ("repair",):
+                lines.append(ONE_TEXT)
         lines += [f"row {n}: {preview_text(row)}" for n, row in enumerate(self.rows, start=1)]
         return "\n".join(f"      {line}" for line in lines)
 
@@ -61,8 +72,16 @@ def propose_mapping(
         return None
     header = max((_header(grid, kind) for grid in grids), key=lambda names: _known(names, kind))
     columns = propose(header, kind, language)
+    rows = _preview(grids, columns, file.name, sheet) if columns else []
+    says_nothing = [
+        f for f in columns if f in _TEXTS and rows and all(_NUMBER.fullmatch(row.get(f, "")) for row in rows)
+    ]
+    for name in says_nothing:  # a count or a flag that is called like a text
+        del columns[name]
     missing = tuple(name for name in NEEDED[kind] if name not in columns)
-    return Proposal(columns, missing, header, _preview(grids, columns, file.name, sheet) if columns else [])
+    return Proposal(
+        columns, missing, header, [{f: row[f] for f in columns if f in row} for row in rows] if columns else []
+    )
 
 
 def _header(grid: Grid, kind: TableKind) -> list[str]:
@@ -72,12 +91,18 @@ def _header(grid: Grid, kind: TableKind) -> list[str]:
         (names, -height, -top)
         for height in range(1, HEADER_BAND_ROWS + 1)
         for top in range(min(HEADER_SEARCH_ROWS, len(cells) - height + 1))
-        if (names := band_names(cells, grid.merged, top, top + height))
+        if (names := band_names(cells, grid.merged, top, top + height)) and (top == 0 or _may_be_header(names))
     ]
     best = max(bands, key=lambda band: (_known(band[0], kind), *band[1:]))
     if _known(best[0], kind):
         return best[0]
     return max(cells[:HEADER_SEARCH_ROWS], key=lambda row: sum(bool(cell.strip()) for cell in row))
+
+
+def _may_be_header(names: Sequence[str]) -> bool:
+    """Whether a row below the first can be a header: no name twice and none a number, as rows of data have them."""
+    filled = [comparable(name) for name in names if name.strip()]
+    return len(set(filled)) == len(filled) and not any(map(_NUMBER.fullmatch, filled))
 
 
 def _known(names: Sequence[str], kind: TableKind) -> int:

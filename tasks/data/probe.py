@@ -87,6 +87,8 @@ def _problem(number: int, source: AnySource, error: SourceError) -> Problem:
 
 def _with_proposal(error: SourceError, file: SourceFile, source: AnySource, spec: Project) -> SourceError:
     """For a table that can be read, and not with this mapping: as much of a mapping as fits, added to the way out."""
+    if isinstance(source, SensorLogs):
+        return _with_times(error, file, source, spec)
     if not isinstance(source, WorkOrders | FaultCodes):
         return error
     found = propose_mapping(file, source.kind, spec.language, source.encoding, source.sheet)
@@ -94,6 +96,42 @@ def _with_proposal(error: SourceError, file: SourceFile, source: AnySource, spec
         return error
     fits = "a mapping that fits" if not found.missing else "what fits so far; the rest is for you to find"
     return SourceError(error.message, f"{error.hint}\n    {fits}:\n{found.text()}")
+
+
+def _with_times(error: SourceError, file: SourceFile, source: SensorLogs, spec: Project) -> SourceError:
+    """For a log that can be read, and not with these columns: where its times are, or what it is without any."""
+    if source.wide:
+        return error
+    try:
+        head = read_grid(file, source.encoding).cells.head(_ROWS_OF_A_LOG)
+    except SourceError:
+        return error
+    if len(head) > 1 and all(_is_number(cell) for row in head for cell in row):
+        hint = (
+            "its first row holds numbers, so it has no header: if each row is a cycle, add wide: {seconds_per_row: ...}"
+        )
+        return SourceError(error.message, f"{hint}; else write the names of the columns above them")
+    zone = ZoneInfo(source.time_zone or spec.time_zone)
+    times = [
+        name
+        for at, name in enumerate(head[0] if head else [])
+        if len(head) > 1 and all(at < len(row) and parse_time(row[at], zone) is not None for row in head[1:])
+    ]
+    if source.timestamp in times:
+        return error
+    found = f"add timestamp: {times[0]}" if times else "no column holds times in every row, and a sensor log needs one"
+    return SourceError(error.message, f"{error.hint}\n    {found}")
+
+
+_ROWS_OF_A_LOG = 20
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 Probed = tuple[int, list[str], str, list[dict[str, str]]]

@@ -135,3 +135,48 @@ def test_gzipped_tables_and_globs_are_read(tmp_path: Path):
     summaries, problems = probe_sources(tmp_path, orders_spec("*.*"))
     assert problems == []
     assert (summaries[0].rows, summaries[0].skipped) == (3, ["c.png"])
+
+
+def log_problem(folder: Path, text: str, **source: object) -> str:
+    """What is said of a sensor log."""
+    (folder / "log.csv").write_text(text, encoding="utf-8")
+    spec = {"project": "p", "base_model": "m", "sources": [{"kind": "sensor_logs", "path": "log.csv", **source}]}
+    [problem] = probe_sources(folder, Project.model_validate(spec))[1]
+    return problem.way_out
+
+
+def test_a_log_without_a_header_or_times_is_told_what_it_needs(tmp_path: Path):
+    rows = "".join(f"{n}.5\t{n + 1}\t{n + 2}\n" for n in range(30))
+    assert "wide: {seconds_per_row: ...}" in log_problem(tmp_path, rows)
+    timed = "When,load\n" + "".join(f"2026-01-31 08:00:{n:02d},{n}\n" for n in range(30))
+    assert "add timestamp: When" in log_problem(tmp_path, timed)
+    assert "no column holds times" in log_problem(tmp_path, "UDI,load\n" + "".join(f"{n},{n}\n" for n in range(30)))
+
+
+def proposal(folder: Path, text: str, kind: str = "work_orders") -> str:
+    """What is proposed for a table in which no column is called as the spec says."""
+    (folder / "raw.csv").write_text(text, encoding="utf-8")
+    columns = {"phenomenon": "?p", "repair": "?r"} if kind == "work_orders" else {"fault_type": "?c", "meaning": "?m"}
+    source = {"kind": kind, "path": "raw.csv", "columns": columns}
+    spec = {"project": "p", "base_model": "m", "sources": [source]}
+    [problem] = probe_sources(folder, Project.model_validate(spec))[1]
+    return problem.way_out
+
+
+def test_a_table_with_one_text_per_order_is_shown_the_way_to_notes(tmp_path: Path):
+    way_out = proposal(tmp_path, "Asset,Short text\n" + "".join(f"A,bucket {n} will not open\n" for n in range(9)))
+    assert 'phenomenon: "Short text"' in way_out
+    assert "kind: notes" in way_out
+
+
+def test_a_column_of_numbers_is_not_proposed_as_a_text(tmp_path: Path):
+    way_out = proposal(tmp_path, "Machine,Machine failure\n" + "".join(f"M{n},{n % 2}\n" for n in range(9)))
+    assert 'device_model: "Machine"' in way_out
+    assert "phenomenon:" not in way_out
+
+
+def test_a_row_of_data_is_not_taken_for_a_header(tmp_path: Path):
+    rows = "".join(f"word{n},P,word{n},0.{n}\n" for n in range(9)) + "fault,P,fault,0.008\n"
+    assert (
+        "fault" not in proposal(tmp_path, "tokens,NE,alias,score\n" + rows, "fault_codes").partition("columns are")[0]
+    )

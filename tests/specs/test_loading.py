@@ -207,6 +207,21 @@ def test_a_wrong_value_is_shown_with_the_rule_it_breaks(line: str, path: str, va
             "sources[0].columns.repair",
             "same column",
         ),
+        (
+            "{kind: work_orders, path: x, columns: {phenomenon: P, repair: P}}",
+            "sources[0].columns.repair",
+            "kind: notes",
+        ),
+        (
+            "{kind: work_orders, path: x, columns: {phenomenon: P, steps: R, repair: R}}",
+            "sources[0].columns.steps",
+            "say it twice",
+        ),
+        (
+            "{kind: fault_codes, path: x, columns: {fault_type: C, meaning: M, cause: N, remedy: M}}",
+            "sources[0].columns.remedy",
+            "Leave remedy out",
+        ),
         ("{kind: fault_codes, path: x, columns: {fault_type: C}}", "sources[0].columns", "needs meaning"),
         ("{kind: notes, path: x, encoding: utf8}", "sources[0].encoding", "utf-8"),
         ("raw/file.csv", "sources[0]", "block of keys"),

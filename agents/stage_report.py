@@ -13,6 +13,7 @@ from agents.subtasks import subtasks
 from agents.subtasks import title as subtask_title
 from agents.task_sheet import ExpectedRow
 from agents.units import duration, human, significant
+from specs.added import SELF_REPORTED
 from specs.base import Language
 from specs.criteria import Verdict, blocked
 from specs.decisions import Decision
@@ -146,13 +147,18 @@ def verdict_table(evidence: Evidence, language: Language) -> Table:
         rows.append(
             [
                 Cell(f"{_MARKS[outcome]} {t(language, outcome)}", tone=tone),
-                Cell(metric_title(evidence.stage, verdict.metric, language)),
+                Cell(_said_by(metric_title(evidence.stage, verdict.metric, language), verdict.reason, language)),
                 Cell(value, number=True),
                 Cell(f"{operator_sign(verdict.op)} {human(verdict.bound, verdict.unit, language)}", number=True),
                 Cell(t(language, "blocking" if verdict.blocking else "warns"), tone="quiet"),
             ]
         )
     return Table([t(language, k) for k in ("result", "metric", "value", "bound", "kind")], rows)
+
+
+def _said_by(title: str, reason: str, language: Language) -> str:
+    """The title of a metric, marked where it is the stage's own word."""
+    return t(language, "self_reported", title=title) if reason == SELF_REPORTED else title
 
 
 def operator_sign(op: str) -> str:
@@ -171,7 +177,8 @@ def _unjudged(evidence: Evidence, language: Language) -> Table | None:
         value = human(metric.value, metric.unit, language)
         if metric.value is None and metric.reason:
             value = f"{value}: {metric.reason}"
-        rows.append([Cell(metric_title(evidence.stage, name, language)), Cell(value, number=True)])
+        title = _said_by(metric_title(evidence.stage, name, language), metric.reason, language)
+        rows.append([Cell(title), Cell(value, number=True)])
     return Table([t(language, "metric"), t(language, "value")], rows) if rows else None
 
 

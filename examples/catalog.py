@@ -27,6 +27,11 @@ def list_examples() -> list[Example]:
     return [Example(name, language, root / folder) for (name, language), folder in sorted(_FOLDERS.items())]
 
 
+def stages_file(name: str, language: str, kind: str) -> Path:
+    """A file of the example stages in a language: `added` (yaml) or `abbreviations` (csv)."""
+    return Path(str(resources.files("examples"))) / "stages" / f"{name}_{language}.{kind}"
+
+
 def locate(name: str, language: str = "en") -> Path:
     """The folder of an example. The name of a folder (`cnc-repair-zh`) names its language too.
 

@@ -38,8 +38,11 @@ policy:
 }
 
 
-def create(folder: Path, example: str | None, language: str) -> list[str]:
-    """Write a new project and return its files, relative to it. Raises `InputError` when the folder is in use."""
+def create(folder: Path, example: str | None, language: str, added_stages: bool = False) -> list[str]:
+    """Write a new project and return its files, relative to it. Raises `InputError` when the folder is in use.
+
+    `added_stages` adds the example stages of its language to the spec, and the dictionary that they read.
+    """
     if language not in _TEMPLATE:
         raise InputError(f"--lang {language} is not a language here", "use en or zh")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
@@ -54,6 +57,13 @@ def create(folder: Path, example: str | None, language: str) -> list[str]:
         source = locate(example, language)
         for file in sorted(p for p in source.rglob("*") if p.is_file()):
             write_bytes(folder / file.relative_to(source), file.read_bytes())
+    if added_stages:
+        from examples.catalog import stages_file
+
+        spec = folder / "project.yaml"
+        write_bytes(spec, spec.read_bytes() + stages_file("added", language, "yaml").read_bytes())
+        words = stages_file("abbreviations", language, "csv").read_bytes()
+        write_bytes(folder / "raw" / "abbreviations.csv", words)
     return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
 
 

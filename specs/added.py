@@ -20,13 +20,13 @@ from specs.stage_graph import BUILT_IN, StageGraph, sorted_graph
 OWN_PACKAGE = "tasks.added"
 """The package of importable tasks that comes with Gatewright."""
 
-SAMPLES = "data/samples.parquet"
-"""The artifact that an added stage may rewrite for all built-in stages that follow."""
-
 READ_BY: dict[str, dict[str, tuple[str, ...]]] = {
     "data": {"samples.parquet": ("dry_run", "stress_test", "train", "evaluate")},
 }
 """Per built-in stage, the artifacts that can be rewritten and the built-in stages that read them."""
+
+SELF_REPORTED = "self-reported by the stage"
+"""The reason that stands beside a metric which nobody computes again."""
 
 Value = bool | int | float | str
 TaskName = Annotated[
@@ -65,7 +65,6 @@ class AddedMetric(Strict):
     """A metric that an added stage reports."""
 
     unit: str = Field(description="such as samples, share, count, s, bytes, nats/token")
-    title: str = Field("", description="what reports call it; empty: its name")
     self_reported: bool = Field(
         False, description="true: the stage's own word, shown as such; false: verify computes it again"
     )
@@ -83,7 +82,6 @@ class AddedCriterion(Strict):
 class AddedStage(Strict):
     """A stage that the project adds: exactly one of `task` and `command`; with `hand_out` a person works between."""
 
-    title: str = Field("", description="what reports call it; empty: its name")
     inputs: dict[Name, str] = Field(
         default_factory=dict, description="name to <stage>/<artifact>, or to project:<path> for a file of the project"
     )
@@ -265,7 +263,7 @@ def definitions_of(name: str, stage: AddedStage) -> list[MetricDefinition]:
     judged = {c.metric: c for c in stage.criteria}
     found = []
     for metric, about in stage.metrics.items():
-        title = about.title or metric.replace("_", " ")
+        title = metric.replace("_", " ")
         how = "self-reported" if about.self_reported else stage.verify or " ".join(stage.verify_command or ())
         criterion = judged.get(metric)
         found.append(

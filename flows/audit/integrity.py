@@ -28,6 +28,8 @@ from specs.events import (
     RunCreated,
     TranscriptStored,
     VerdictsRecorded,
+    WorkHandedIn,
+    WorkHandedOut,
 )
 from specs.parameters import leaves
 from specs.proposals import Proposal
@@ -211,7 +213,25 @@ def _inputs(checks: Checks, history: History) -> None:
         evidence = history.evidence(stage, number)
         if evidence and (stage, number) in before and evidence.inputs != before[stage, number]:
             faults.append(f"{stage} {number}: the evidence names other inputs than were hashed before it ran")
+    faults += _work(history)
     checks.add("inputs did not change while a stage ran", faults, f"{len(before)} attempts with hashed inputs")
+
+
+def _work(history: History) -> list[str]:
+    """Work of people: what an attempt ran on is what was handed out and in, by whom the record says."""
+    faults = []
+    handed = {(p.stage, e.actor, p.sha256) for e, p in history.of(WorkHandedIn)}
+    sheets = [(p.stage, dict(p.files)) for _, p in history.of(WorkHandedOut)]
+    for (stage, number), _ in sorted(history.published().items()):
+        evidence = history.evidence(stage, number)
+        if evidence is None or stage not in history.state.by_person:
+            continue
+        kinds = [(name.partition(":"), sha256) for name, sha256 in sorted(evidence.inputs.items())]
+        came = [(stage, name, sha256) for (kind, _, name), sha256 in kinds if kind == "handed_in"]
+        out = {name: sha256 for (kind, _, name), sha256 in kinds if kind == "handed_out"}
+        if len(came) != 1 or came[0] not in handed or (stage, out) not in sheets:
+            faults.append(f"{stage} {number}: it ran on other work than was handed out and in")
+    return faults
 
 
 def _gates(checks: Checks, history: History) -> None:

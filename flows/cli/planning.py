@@ -20,12 +20,15 @@ def init(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder that does not exist yet, or is empty.")],
     example: Annotated[str | None, typer.Option("--example", help="Start from an example, such as cnc-repair.")] = None,
     lang: Annotated[str, typer.Option("--lang", help="en or zh.")] = "en",
+    added_stages: Annotated[
+        bool, typer.Option("--added-stages", help="With three example stages of the project's own; docs/stages.md.")
+    ] = False,
     as_json: AsJson = False,
 ) -> int:
     """Make a new project: a commented project.yaml, and the raw data of an example when one is named."""
     from flows.new_project import create
 
-    made = create(folder, example, lang)
+    made = create(folder, example, lang, added_stages)
     if as_json:
         emit({"project": str(folder.resolve()), "files": made})
     else:

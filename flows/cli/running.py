@@ -210,7 +210,6 @@ def _gate_lines(state: Any, gate: Any, workspace: Any, where: str) -> list[str]:
                 lines.append(f"  failed: {verdict.metric} = {value} (must be {verdict.op} {verdict.bound:g})")
     lines.append(f"  1. look:    gatewright review {run}{where}")
     lines.append(f"  2. decide:  {_deciding(gate, workspace, where)}")
-    lines.append(f"  3. go on:   gatewright resume {run}{where}")
     return lines
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
-from specs.added import AddedStage
+from specs.added import SELF_REPORTED, AddedStage
 from specs.canonical import sha256_file
 from specs.criteria import Metric
 from specs.errors import InputError, WorkerError
@@ -22,7 +22,7 @@ from tasks.added.sources import project_file
 from tasks.workers import run_worker
 
 WORKER = "tasks.added.worker"
-SELF_REPORTED = "self_reported.json"
+OWN_WORDS = "self_reported.json"
 PROJECT_FILES = "project_files"
 OUTSIDE = "written_outside"
 OWN = frozenset({"artifacts", "plots", "logs", "context.json", "proposal.json", "gate.json"})
@@ -77,12 +77,12 @@ def metrics(folder: Path, inputs: Mapping[str, Path], context: Mapping[str, Any]
     spec = Project.model_validate(context["spec"])
     stage = spec.added_stages[context["stage"]]
     found: dict[str, Metric] = {}
-    own = folder / "artifacts" / SELF_REPORTED
+    own = folder / "artifacts" / OWN_WORDS
     said: dict[str, Any] = json.loads(own.read_bytes()) if own.is_file() else {}
     for name, about in stage.metrics.items():
         if about.self_reported:
             value = said.get(name)
-            found[name] = Metric(value=value, unit=about.unit, reason="self-reported by the stage")
+            found[name] = Metric(value=value, unit=about.unit, reason=SELF_REPORTED)
     computed = [name for name, about in stage.metrics.items() if not about.self_reported]
     if computed:
         answer = _verified(spec, stage, folder, inputs, context)
@@ -274,7 +274,7 @@ def _keep_own_words(context: StageContext, stage: AddedStage, answer: Answer) ->
         )
     notes = []
     if own:
-        write_json(context.artifacts / SELF_REPORTED, {name: answer.metrics[name] for name in own})
+        write_json(context.artifacts / OWN_WORDS, {name: answer.metrics[name] for name in own})
         notes.append(_note(context, "self_reported", names=", ".join(own)))
     if beside := sorted(answer.metrics.keys() - set(own)):
         notes.append(_note(context, "own_word", names=", ".join(beside)))

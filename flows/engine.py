@@ -13,6 +13,7 @@ from pathlib import Path
 
 from agents.proposer import make_proposer
 from flows import gatefiles, runner
+from flows.amending import settle
 from flows.entitled import require_entitled
 from flows.ledger import Lease, Ledger
 from flows.ledger.chain import timestamp
@@ -298,6 +299,8 @@ def at_work(project_dir: Path, run: str, take_over: str = "") -> Iterator[Engine
             f"restore it from a backup, or end the run: gatewright close {run} --as WHO -m WHY",
         )
     lease = ledger.take_lease(run, take_over=take_over)
+    settle(workspace, created.spec)
+    spec = frozen_spec(workspace)
     try:
         with beating(lease):
             yield Engine(workspace, spec, ledger, lease, session_of(run))

@@ -32,6 +32,7 @@ from specs.events import (
     RunRejected,
     RunStopped,
     RunWaits,
+    SpecAmended,
     StageSuperseded,
     UnknownEvent,
     VerdictsRecorded,
@@ -277,6 +278,8 @@ def moved(state: State, payload: Payload) -> State:
             return "running" if state in ("stopped", "failed", "decided") else state
         case RunCreated() | AttemptReserved() | AttemptPublished() | VerdictsRecorded() | ProposalMade():
             return "running"
+        case SpecAmended():
+            return "running" if state == "waiting" else state
     return state
 
 
@@ -320,6 +323,8 @@ def _apply(state: RunState, event: Event, payload: Payload) -> None:
             state.created, state.created_at = payload, event.at
             state.graph = StageGraph.recorded(payload.stages, payload.edges)
             state.goals = {gate: Goal(gate, 1) for gate in state.order if not state.graph.before[gate]}
+        case SpecAmended():
+            _amend(state, payload)
         case ProposalMade():
             _propose(state, payload)
         case GateOpened():
@@ -351,6 +356,20 @@ def _apply(state: RunState, event: Event, payload: Payload) -> None:
             state.terminal = True
         case UnknownEvent():
             state.unknown += 1
+
+
+def _amend(state: RunState, amended: SpecAmended) -> None:
+    if state.created is None or not may_amend(state) or amended.before != state.created.spec:
+        return
+    state.created = state.created.model_copy(update={"spec": amended.spec})
+    for gate in state.open_gates:
+        _keep(state, replace(gate, withdrawn=True))
+    state.goals = {gate: Goal(gate, state.last_round(gate) + 1) for gate in state.goals}
+
+
+def may_amend(state: RunState) -> bool:
+    """Whether the spec of a run can still be taken in anew: nothing was approved, and nothing ran."""
+    return not (state.terminal or state.rejection or state.approvals or any(state.attempts.values()))
 
 
 def _propose(state: RunState, made: ProposalMade) -> None:

@@ -37,6 +37,12 @@ def proposal_path(run_dir: Path, digest: str) -> Path:
     return run_dir / "proposals" / f"{digest}.json"
 
 
+def spec_path(run_dir: Path, digest: str) -> Path:
+    """Where a spec lies that a gate showed: `spec.json`, or among those that were taken in or replaced since."""
+    kept = run_dir / "specs" / f"{digest}.json"
+    return kept if kept.is_file() else run_dir / "spec.json"
+
+
 def sheet_path(run_dir: Path, digest: str) -> Path:
     """Where the task_sheet.yaml lies that a proposal was made with, by the digest of its bytes."""
     return run_dir / "proposals" / f"{digest}.yaml"
@@ -109,7 +115,7 @@ def shown(run_dir: Path, document: GateDocument) -> dict[str, str]:
     folder = gate_folder(run_dir, document.gate, document.round).relative_to(run_dir).as_posix()
     files = {
         proposal_path(run_dir, document.proposal).relative_to(run_dir).as_posix(): document.proposal,
-        "spec.json": document.spec,
+        spec_path(run_dir, document.spec).relative_to(run_dir).as_posix(): document.spec,
         "policy.json": document.policy,
     }
     if document.task_sheet is not None:

@@ -34,7 +34,7 @@ class Search:
 
 def is_record(path: str) -> bool:
     """Whether a path of a run, relative to its folder, is a document of the record."""
-    return path.rsplit("/", 1)[-1] in _RECORD or path.startswith(("proposals/", "gates/", "transcripts/"))
+    return path.rsplit("/", 1)[-1] in _RECORD or path.startswith(("proposals/", "gates/", "transcripts/", "specs/"))
 
 
 def search(workspace: Workspace, ledger: Ledger, text: str) -> Search:

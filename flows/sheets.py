@@ -70,15 +70,15 @@ def with_sheet_file(
 ) -> Proposal:
     """The first gate's proposal with the numbers of the project's `task_sheet.yaml`, which is kept by its digest.
 
-    In the first round all numbers of the file hold. Later rounds and edits ask for something else: then those hold
-    that a person changed in the file. A proposal without a sheet, and a project without a file, stay as they are.
+    All numbers of the file hold, unless feedback or an edit asks for something else: then those that a person changed
+    in the file. A proposal without a sheet, and a project without a file, stay as they are.
     """
     file, run_dir = workspace.project_dir / FILE_NAME, workspace.folder
     if proposal.task_sheet is None or not (file.is_file() or proposal.sheet_file):
         return proposal
     data = kept_bytes(run_dir, proposal.sheet_file) if edited and proposal.sheet_file else read_bytes(file)
     found = read_sheet(text_of(data, FILE_NAME), proposal.task_sheet, context.spec)
-    first = proposal.round == 1 and not edited
+    first = not context.feedback.strip() and not edited
     sheet = with_numbers(proposal.task_sheet, found, all_of_file=first)
     old = stale(found, proposal.task_sheet) if first else []
     sheet = checked(sheet, context, goal_given=bool((context.spec.goal or "").strip()), stale=old)

@@ -43,6 +43,17 @@ class RunCreated(Payload):
     identity: str = Field("", description="random, so that a run of this id elsewhere is another run; old runs: none")
 
 
+class SpecAmended(Payload):
+    """Before anything was approved, project.yaml was taken in anew: the open first gate is withdrawn, and a new round
+    shows what follows. Nobody's decision is needed for that; the next gate is where it is decided on."""
+
+    kind = "spec.amended"
+    before: Sha256
+    spec: Sha256
+    changes: list[str] = Field(description="what differs, as dotted paths; empty where only raw files changed")
+    by: str = Field("", description="system account of whoever asked for it")
+
+
 class InputsHashed(Payload):
     """Digests of a stage's inputs, before it ran or after."""
 
@@ -388,6 +399,7 @@ PAYLOADS: dict[str, type[Payload]] = {
     cls.kind: cls
     for cls in (
         RunCreated,
+        SpecAmended,
         InputsHashed,
         AttemptReserved,
         AttemptPublished,

@@ -9,7 +9,7 @@ from flows import signing
 from flows.audit.history import History
 from flows.audit.report import Checks, Part
 from flows.decide import follows
-from flows.folding import Gate, RunState, advance
+from flows.folding import Gate, RunState, advance, may_amend
 from flows.gatefiles import changed_files, load_proposal, read_gate
 from flows.overruling import fault_of
 from flows.standing import expires_at, standing
@@ -35,6 +35,7 @@ from specs.events import (
     RunFinished,
     RunRejected,
     WorkHandedIn,
+    SpecAmended,
     WorkHandedOut,
 )
 from specs.policy import Policy, read_frozen
@@ -227,6 +228,9 @@ def _transition(
     match payload:
         case ProposalMade():
             due = [*next_steps(state), *next_steps(state, retry=False)]
+        case SpecAmended():
+            if not may_amend(state) or state.created is None or payload.before != state.created.spec:
+                found["order"].append(f"{where}: the spec could not be taken in anew then")
             if not any(isinstance(s, Propose) and (s.gate, s.round) == (payload.gate, payload.round) for s in due):
                 found["order"].append(f"{where}: gate {payload.gate} round {payload.round} was not due")
         case GateOpened():

@@ -48,6 +48,7 @@ _DOCUMENTS = (
     "*.json",
     "gates/*/*/*.json",
     "gates/*/*/amended/*.json",
+    "specs/*.json",
     "proposals/*.json",
     "proposals/*.yaml",
     f"{_ATTEMPT}/evidence.json",

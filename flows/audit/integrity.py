@@ -26,6 +26,7 @@ from specs.events import (
     ProposalMade,
     ReleasePublished,
     RunCreated,
+    SpecAmended,
     TranscriptStored,
     VerdictsRecorded,
     WorkHandedIn,
@@ -110,9 +111,14 @@ def _beside(checks: Checks, history: History) -> None:
 
 def _frozen(checks: Checks, history: History) -> None:
     compared = Comparison()
+    amended = [payload for _, payload in history.of(SpecAmended)]
     for _, created in history.of(RunCreated):
-        for name in ("spec", "policy", "environment"):
-            history.files.compare(f"{name}.json", getattr(created, name), compared)
+        digests = {f"{name}.json": getattr(created, name) for name in ("spec", "policy", "environment")}
+        for change in amended:
+            digests |= {"spec.json": change.spec, f"specs/{change.before}.json": change.before}
+            digests[f"specs/{change.spec}.json"] = change.spec
+        for name, sha256 in digests.items():
+            history.files.compare(name, sha256, compared)
         recorded, frozen = StageGraph.recorded(created.stages, created.edges), frozen_graph(history.run_dir)
         if not compared.faults and (recorded.order, recorded.edges) != (frozen.order, frozen.edges):
             compared.faults.append("the first event names other stages than the spec, or another order")
@@ -260,7 +266,7 @@ def _gates(checks: Checks, history: History) -> None:
             contents.append(f"{where}: gate.json is of {document.run} {document.gate} {document.round}")
         if document.proposal != proposals.get((gate.gate, gate.round)):
             contents.append(f"{where}: it showed another proposal than was made for it")
-        if created and (document.spec, document.policy) != (created.spec, created.policy):
+        if created and (document.spec, document.policy) != (_spec_at(history, event.sequence), created.policy):
             contents.append(f"{where}: it showed another spec or policy than the run's")
         if created and document.identity != created.identity:
             contents.append(f"{where}: it showed another run of this id")
@@ -278,6 +284,14 @@ def _gates(checks: Checks, history: History) -> None:
     check = "what each gate showed is unchanged"
     checks.add(check, compared.faults, f"{count} gates, {compared.compared} files", _counted(compared.unverified))
     checks.add("each gate showed this run's own evidence, proposal, spec and policy", contents, f"{count} gates")
+
+
+def _spec_at(history: History, sequence: int) -> str:
+    """Digest of the spec that a run had at an event."""
+    found = ""
+    for event, payload in (*history.of(RunCreated), *history.of(SpecAmended)):
+        found = payload.spec if event.sequence < sequence else found
+    return found
 
 
 def _proposals(checks: Checks, history: History) -> None:

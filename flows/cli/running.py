@@ -72,7 +72,12 @@ def resume(
     project: ProjectOption = None,
     until: Until = None,
     anew: Annotated[
-        bool, typer.Option("--anew", help="Propose the stage that failed anew instead of running it again.")
+        bool,
+        typer.Option(
+            "--anew",
+            help="Propose the stage that failed anew instead of running it again; at the first gate, take in "
+            "project.yaml as it is now.",
+        ),
     ] = False,
     take_over: Annotated[
         str,
@@ -89,7 +94,19 @@ def resume(
 
     found = find_run(run, project)
     check_until(until, stages_of(found.workspace))
+    if anew:
+        _take_in(found.workspace, found.ledger)
     return enter(found.workspace, until, as_json, anew, take_over)
+
+
+def _take_in(workspace: Any, ledger: Any) -> None:
+    """At the first gate, undecided: project.yaml as it is now, and a new round that shows what follows from it."""
+    from flows.amending import amend, can_amend
+    from flows.state import fold
+
+    if can_amend(fold(ledger.events(workspace.run))):
+        changes = amend(workspace, ledger)
+        tell(f"project.yaml is taken in anew; changed: {', '.join(changes) or 'nothing, the sources are read again'}")
 
 
 def stages_of(workspace: Any) -> tuple[str, ...]:

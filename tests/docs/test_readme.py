@@ -48,7 +48,7 @@ def mentioned() -> list[tuple[str, ...]]:
     """Commands as the pages write them: `gatewright audit show`."""
     found = set()
     for name in PAGES:
-        for words in re.findall(r"gatewright ((?:[a-z]+ ?)+)", text_of(name)):
+        for words in re.findall(r"gatewright ((?:[a-z]+(?:-[a-z]+)* ?)+)", text_of(name)):
             first, *rest = words.split()
             found.add((first, rest[0]) if first == "audit" and rest else (first,))
     return sorted(found)

@@ -40,8 +40,9 @@ def training_checks(trainer: PlannedTrainer, feed: Feed, ids: Sequence[str]) -> 
     chosen = one_step({i: len(feed.samples[i].input_ids) for i in ids}, feed.most_padded_tokens)
     together = _whole(feed, chosen, PADDING)
     apart = [_whole(feed, [i]) for i in chosen]
-    vocabulary = int(trainer.model.get_input_embeddings().num_embeddings)
-    with _without_dropout(trainer.model):
+    model: Any = trainer.model
+    vocabulary = int(model.get_input_embeddings().num_embeddings)
+    with _without_dropout(model):
         one, gradient = _step(trainer, [together])
         many, other = _step(trainer, apart)
         changed, _ = _step(trainer, [_with_other_padding(together, vocabulary)])

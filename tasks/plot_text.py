@@ -44,6 +44,9 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "adapter": ("adapter", "适配器"),
     "step_time": ("Seconds per optimizer step", "每个优化步的秒数"),
     "seconds": ("seconds", "秒"),
+    "plans": ("Plans on {device}", "{device} 上的方案"),
+    "share_of_usable": ("share of usable memory", "占可用内存的比例"),
+    "wanted_band": ("80 to 90 %", "80–90 %"),
 }
 
 _PHASES: dict[str, tuple[str, str]] = {
@@ -67,6 +70,9 @@ _RESIDENTS: dict[str, tuple[str, str]] = {
     "activations": ("activations", "激活"),
     "temporary": ("temporary buffers", "临时缓冲"),
     "framework": ("framework", "框架"),
+    "gathered": ("gathered weights", "聚集的权重"),
+    "communication": ("communication buffers", "通信缓冲"),
+    "kv_cache": ("key-value cache", "键值缓存"),
 }
 
 

@@ -17,6 +17,8 @@ NODE_LINK_GB_S = 12.5
 """Between machines where nothing is given: 100 Gbit/s Ethernet or InfiniBand EDR."""
 HOST_MEMORY_GB_S = 60.0
 """Where nothing is given: two channels of DDR5-4800 reach 76.8 on paper."""
+CPU_TFLOPS, CPU_MEMORY_GB_S = 0.1, 20.0
+"""Stand-ins for a CPU: times are given only where a stress test scales them, so that only their ratio matters."""
 DISK_GB_S = 1.0
 """Where nothing is given: a modest NVMe drive."""
 

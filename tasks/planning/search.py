@@ -17,13 +17,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from specs.errors import InputError
+from specs.parameters import TrainingConfiguration
+from specs.stages import Progress
 from tasks.memory.account import Account, Fits
 from tasks.memory.family import Family
 from tasks.memory.settings import TraceSettings
 from tasks.planning.candidates import candidates, family_settings, indivisible, settings_of, types_of
-from tasks.planning.families import Families, key_of
+from tasks.planning.families import Families, families_for, key_of
 from tasks.planning.machine import Machine
-from tasks.planning.plans import Bind, Configuration, Lack, Limits, Plan, PlanSearch, Refusal, Rule
+from tasks.planning.measured import Measured, with_measurement
+from tasks.planning.plans import Bind, Configuration, Lack, Limits, Plan, PlanSearch, Refusal, Rule, Seconds
 from tasks.planning.timing import run_duration, step_seconds
 from tasks.planning.workload import Workload
 
@@ -37,12 +41,19 @@ class Search:
     """One search: what is asked, and the accounts found so far."""
 
     def __init__(
-        self, architecture: dict[str, Any], machine: Machine, workload: Workload, limits: Limits, families: Families
+        self,
+        architecture: dict[str, Any],
+        machine: Machine,
+        workload: Workload,
+        limits: Limits,
+        families: Families,
+        measured: Measured | None = None,
     ) -> None:
         self.architecture = architecture
         self.machine = machine
         self.workload = workload
         self.limits = limits
+        self._measured = measured
         self._families = families
         self._accounts: dict[Configuration, Account] = {}
         self._keys: dict[tuple[Any, ...], str] = {}
@@ -69,7 +80,7 @@ class Search:
         assert account.fits is not None
         sums = self.workload.sums(configuration.micro_batch, configuration.seq_len)
         family = self.family(configuration)
-        seconds = step_seconds(configuration, account, family, self.machine, sums)
+        seconds = self._seconds(configuration)
         duration = (
             run_duration(configuration, account, family, self.machine, self.workload, seconds, sums)
             if seconds
@@ -91,6 +102,25 @@ class Search:
             samples_over_length=sums.over,
             refused=refused,
         )
+
+    def _seconds(self, configuration: Configuration) -> Seconds | None:
+        """A step's time: predicted, or what the stress test measured, or scaled by what it measured."""
+        seconds, measured = self._predicted(configuration), self._measured
+        if seconds is None or measured is None:
+            return seconds if self.machine.device.kind != "cpu" else None
+        ran = configuration_of(measured.training, configuration)
+        try:
+            predicted = self._predicted(ran)
+        except (KeyError, InputError):  # a configuration that was not recorded
+            predicted = None
+        if predicted is None:
+            return seconds if self.machine.device.kind != "cpu" else None
+        return with_measurement(seconds, configuration, measured, predicted)
+
+    def _predicted(self, configuration: Configuration) -> Seconds | None:
+        c = configuration
+        sums = self.workload.sums(c.micro_batch, c.seq_len)
+        return step_seconds(c, self.account(c), self.family(c), self.machine, sums)
 
     def lacks(self, account: Account) -> list[Lack]:
         """What memory is missing: on the card, on its host, on the disk."""
@@ -160,11 +190,12 @@ def search(
     workload: Workload,
     limits: Limits,
     families: Families,
+    measured: Measured | None = None,
 ) -> PlanSearch:
     """All candidates, ranked and refused. `families` holds at least those of `wanted_families`."""
     from tasks.planning.refusals import explained, spilled
 
-    state = Search(architecture, machine, workload, limits, families)
+    state = Search(architecture, machine, workload, limits, families, measured)
     found = [state.plan(c) for c in candidates(machine, workload, limits, positions_of(architecture))]
     feasible = sorted((p for p in found if p.feasible), key=state.preference)
     refused = sorted(
@@ -206,6 +237,42 @@ def resized(configuration: Configuration, micro_batch: int) -> Configuration:
     """Another micro batch with the same effective batch."""
     share = configuration.micro_batch * configuration.gradient_accumulation
     return configuration.model_copy(update={"micro_batch": micro_batch, "gradient_accumulation": share // micro_batch})
+
+
+def configuration_of(training: TrainingConfiguration, like: Configuration) -> Configuration:
+    """A training configuration on one card as a candidate; its length is that of `like`."""
+    t = training
+    return like.model_copy(
+        update={
+            "method": t.method,
+            "weights": t.weights,
+            "compute": t.compute,
+            "optimizer": t.optimizer,
+            "micro_batch": t.micro_batch,
+            "gradient_accumulation": t.gradient_accumulation,
+            "activation_checkpointing": t.activation_checkpointing,
+            "attention": t.attention,
+            "data_ranks": 1,
+            "sharding": "none",
+            "offload": "none",
+        }
+    )
+
+
+def find_plans(
+    model: str,
+    architecture: dict[str, Any],
+    machine: Machine,
+    workload: Workload,
+    limits: Limits,
+    measured: Measured | None = None,
+    progress: Progress | None = None,
+) -> PlanSearch:
+    """Record what a search needs, from the cache where it is there, and search. Raises `ModelError`."""
+    wanted = wanted_families(architecture, machine, workload, limits)
+    longest = max(workload.length_limits(positions_of(architecture)))
+    families = families_for(wanted, limits.optimizers, longest, progress)
+    return search(model, architecture, machine, workload, limits, families, measured)
 
 
 def best_of_each(plans: Iterable[Plan], at_most: int) -> list[Plan]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from tasks.memory.account import Account
 from tasks.memory.family import Family
 from tasks.memory.moments import Polynomial, value
-from tasks.planning.machine import Machine
+from tasks.planning.machine import CPU_MEMORY_GB_S, CPU_TFLOPS, Machine
 from tasks.planning.plans import Configuration, Duration, Seconds
 from tasks.planning.workload import Sums, Workload
 
@@ -37,7 +37,10 @@ def step_seconds(
     configuration: Configuration, account: Account, family: Family, machine: Machine, sums: Sums
 ) -> Seconds | None:
     """An average optimizer step over the micro batches of `sums`; null where the card's rates are not known."""
-    if not machine.tflops or not machine.memory_gb_s or not sums.micro_batches:
+    tflops, memory_gb_s = machine.tflops, machine.memory_gb_s
+    if machine.device.kind == "cpu":
+        tflops, memory_gb_s = CPU_TFLOPS, CPU_MEMORY_GB_S
+    if not tflops or not memory_gb_s or not sums.micro_batches:
         return None
     c = configuration
     micro_batches = float(c.gradient_accumulation)
@@ -51,8 +54,8 @@ def step_seconds(
     moved += _weight_reads(c, account)
     return _seconds(
         {
-            "compute": micro_batches * operations / (machine.tflops * 1e12),
-            "memory": (micro_batches * moved + _optimizer_bytes(c, account)) / (machine.memory_gb_s * 1e9),
+            "compute": micro_batches * operations / (tflops * 1e12),
+            "memory": (micro_batches * moved + _optimizer_bytes(c, account)) / (memory_gb_s * 1e9),
             "link": _link_seconds(c, account, machine, micro_batches),
             "host": _host_seconds(c, account, machine, micro_batches),
             "launch": micro_batches * family.work.kernels,

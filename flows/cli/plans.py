@@ -1,0 +1,274 @@
+"""The command `plan`: every way to train a model on given cards, ranked, with what would make the others fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Optional, TypeVar
+
+import typer
+
+from flows.cli.app import app
+from flows.cli.options import AsJson
+from flows.cli.output import emit, guarded, say, show
+from specs.base import Language, Strict
+from specs.errors import EXIT_DONE, InputError
+from tasks.planning.texts import lacking, placed, short, way_out
+from tasks.planning.texts import text as text_of
+
+if TYPE_CHECKING:
+    from flows.plan_data import RunData
+    from tasks.planning import Machine, Plan, PlanSearch
+
+T = TypeVar("T", bound=Strict)
+OPTION = {"methods": "method", "optimizers": "optimizer", "limits": "length", "effective_batch": "effective-batch"}
+"""Fields whose option has another name."""
+
+SHOWN, REFUSED_SHOWN = 10, 5
+Texts = Optional[list[str]]  # noqa: UP045  typer reads this at run time
+Text = Optional[str]  # noqa: UP045
+
+
+@app.command()
+@guarded
+def plan(
+    model: Annotated[
+        Text,
+        typer.Option("--model", help="A name of the catalog, a folder, or a config.json; default: that of --data."),
+    ] = None,
+    gpu: Annotated[
+        Text, typer.Option("--gpu", metavar="NAME[:N]", help="Cards of the catalog; left out: this machine.")
+    ] = None,
+    nodes: Annotated[int, typer.Option("--nodes", min=1, help="Machines with so many cards each.")] = 1,
+    data: Annotated[
+        Text, typer.Option("--data", metavar="RUN", help="A run or a project's folder: its lengths and measured times.")
+    ] = None,
+    method: Annotated[
+        Texts, typer.Option("--method", help="lora, qlora, dora or full; several in the order of preference.")
+    ] = None,
+    optimizer: Annotated[
+        Texts, typer.Option("--optimizer", help="Optimizers to try, in the order of preference.")
+    ] = None,
+    effective_batch: Annotated[
+        int | None, typer.Option("--effective-batch", min=1, help="Samples per optimizer step, kept by every plan; 8.")
+    ] = None,
+    length: Annotated[
+        list[int] | None, typer.Option("--length", min=8, help="Length limits to try; default: those of the data.")
+    ] = None,
+    samples: Annotated[
+        int | None, typer.Option("--samples", min=1, help="Training samples, where no --data says it.")
+    ] = None,
+    epochs: Annotated[int, typer.Option("--epochs", min=1, help="Passes over the samples.")] = 1,
+    lora_rank: Annotated[int, typer.Option("--lora-rank", min=1, help="Rank of the adapters.")] = 16,
+    lora_targets: Annotated[
+        str, typer.Option("--lora-targets", help="all-linear, or names with commas.")
+    ] = "all-linear",
+    attention: Annotated[str, typer.Option("--attention", help="flash, sdpa or eager.")] = "sdpa",
+    offload: Annotated[bool, typer.Option("--offload/--no-offload", help="Try plans that use host memory.")] = True,
+    price: Annotated[
+        float | None, typer.Option("--price", min=0, help="Of one card for one hour, in your currency.")
+    ] = None,
+    hours: Annotated[float | None, typer.Option("--hours", help="Refuse plans that take longer.")] = None,
+    money: Annotated[float | None, typer.Option("--money", help="Refuse plans that cost more; with --price.")] = None,
+    memory_gb: Annotated[
+        float | None, typer.Option("--memory-gb", help="Usable memory of a card that the catalog lacks, in GiB.")
+    ] = None,
+    free_gb: Annotated[
+        float | None, typer.Option("--free-gb", help="What other processes leave of a card, in GiB.")
+    ] = None,
+    host_memory_gb: Annotated[float | None, typer.Option("--host-memory-gb", help="Host memory, in GiB.")] = None,
+    disk_gb: Annotated[float | None, typer.Option("--disk-gb", help="Free disk, in GiB.")] = None,
+    link_gb_s: Annotated[
+        float | None, typer.Option("--link-gb-s", help="Between the cards of a machine, GB/s in one direction.")
+    ] = None,
+    node_link_gb_s: Annotated[
+        float | None, typer.Option("--node-link-gb-s", help="Between machines, GB/s in one direction.")
+    ] = None,
+    plot: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--plot", metavar="FILE", help="Draw the best plans into a .png or .svg."),
+    ] = None,
+    lang: Annotated[Text, typer.Option("--lang", help="en or zh; default: that of the project.")] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Search all plans for given cards: method, optimizer, batch, length, shards, offload; ranked, with reasons."""
+    from flows.cli.progress import for_terminal
+    from tasks.memory.architecture import architecture_of
+    from tasks.planning import Limits, Workload, find_plans
+    from tasks.planning.machine import machine_named, parse_cards
+
+    given, base, language = _run_data(data, model, lang)
+    name, count = parse_cards(gpu) if gpu else (None, 1)
+    machine = machine_named(
+        name,
+        count,
+        nodes=nodes,
+        memory_gb=memory_gb,
+        link_gb_s=link_gb_s,
+        node_link_gb_s=node_link_gb_s,
+        host_memory_gb=host_memory_gb,
+        disk_gb=disk_gb,
+        price_per_card_hour=price,
+    )
+    training = given.training if given else None
+    workload = _checked(
+        Workload,
+        lengths=given.lengths if given else (),
+        evaluation_lengths=given.evaluation_lengths if given else (),
+        samples=samples,
+        limits=tuple(length or ()),
+        effective_batch=effective_batch or (training.effective_batch if training else 8),
+        epochs=epochs,
+        attention=attention,
+    )
+    limits = _checked(
+        Limits,
+        **({"methods": tuple(method)} if method else {}),
+        **({"optimizers": tuple(optimizer)} if optimizer else {}),
+        rank=lora_rank,
+        targets=lora_targets if lora_targets == "all-linear" else tuple(lora_targets.split(",")),
+        offload=offload,
+        hours=hours,
+        money=money,
+        free_bytes=round(free_gb * 2**30) if free_gb is not None else None,
+    )
+    with for_terminal() as progress:
+        found = find_plans(
+            base.name,
+            architecture_of(base.place),
+            machine,
+            workload,
+            limits,
+            given.measured if given else None,
+            progress,
+        )
+    if plot is not None:
+        _draw(found, plot, language)
+    if as_json:
+        emit(found.model_dump(mode="json"))
+        return EXIT_DONE
+    _say(found, machine, language)
+    for note in given.notes if given else ():
+        say(text_of(language, note))
+    if plot is not None:
+        say(text_of(language, "picture", path=plot))
+    return EXIT_DONE
+
+
+class Base(NamedTuple):
+    """A model as it was asked for, and where its configuration is."""
+
+    name: str
+    place: str | Path
+
+
+def _run_data(data: str | None, model: str | None, lang: str | None) -> tuple[RunData | None, Base, Language]:
+    """The run that is named, the model to plan for, and the language to say it in."""
+    if lang not in (None, "en", "zh"):
+        raise InputError(f"--lang is en or zh, not {lang}", "leave it out for the project's language")
+    language: Language | None = "zh" if lang == "zh" else "en" if lang == "en" else None
+    if data is None:
+        if model is None:
+            raise InputError("no model is named", "give --model NAME, or --data RUN for the model of a run")
+        return None, Base(model, model), language or "en"
+    from flows.cli.find import look_for
+    from flows.folding import fold
+    from flows.plan_data import data_of, model_folder
+
+    workspace, ledger = look_for(data)
+    given = data_of(workspace, fold(ledger.events(workspace.run)))
+    base = Base(model, model) if model else Base(given.base_model, model_folder(workspace))
+    return given, base, language or given.language
+
+
+def _checked(kind: type[T], **values: Any) -> T:
+    """A document from options; what is not known is said by the option's name."""
+    from pydantic import ValidationError
+
+    try:
+        return kind(**values)
+    except ValidationError as error:
+        wrong = "; ".join(f"--{OPTION.get(str(e['loc'][0]), str(e['loc'][0]))}: {e['msg']}" for e in error.errors())
+        raise InputError(wrong, "gatewright plan --help lists the values") from None
+
+
+def _draw(found: PlanSearch, path: Path, language: Language) -> None:
+    from specs.files import write_bytes
+    from tasks.planning.picture import picture
+    from tasks.planning.search import best_of_each
+
+    kind = path.suffix.lower().lstrip(".")
+    if kind not in ("png", "svg"):
+        raise InputError(f"--plot {path} is neither a .png nor a .svg", "end the file's name in one of them")
+    shown = best_of_each(found.plans, SHOWN) or found.refused[:REFUSED_SHOWN]
+    write_bytes(path, picture(found, shown, language, kind))
+
+
+def _say(found: PlanSearch, machine: Machine, language: Language) -> None:
+    """The table of the best plan of every kind, the refused ones with their ways out, and what was assumed."""
+    from tasks.planning.search import best_of_each
+
+    shown = best_of_each(found.plans, SHOWN)
+    if shown:
+        show(_table(found, shown, language))
+        best = shown[0]
+        usable, share = f"{found.usable_bytes / 2**30:.1f}", f"{best.utilisation:.0%}"
+        where = placed(best, language)
+        say(text_of(language, "preferred", plan=short(best, language), where=where, share=share, usable=usable))
+        for line in _notes(best, machine, language):
+            say(f"  {line}")
+    else:
+        say(text_of(language, "none"))
+    counts = {"candidates": found.candidates, "feasible": len(found.plans), "refused": len(found.refused)}
+    say(text_of(language, "counted", **counts, batch=found.effective_batch))
+    if found.indivisible_ranks:
+        ranks = ", ".join(map(str, found.indivisible_ranks))
+        say(text_of(language, "indivisible", ranks=ranks, batch=found.effective_batch))
+    for refused in best_of_each(found.refused, REFUSED_SHOWN):
+        say(f"{text_of(language, 'refused_title')}: {short(refused, language)}; {placed(refused, language)}")
+        if refused.refused is not None:
+            for lack in refused.refused.lacks:
+                say(f"    {lacking(lack, language)}")
+            say(f"    {text_of(language, 'way_out')}: {way_out(refused.refused.way_out, language)}")
+
+
+def _notes(best: Plan, machine: Machine, language: Language) -> list[str]:
+    """Where times come from, what they assume, and what the length limit leaves out."""
+    if best.seconds is None:
+        lines = [text_of(language, "no_time", device=machine.device.name)]
+    else:
+        link = f"{machine.link_gb_s:g} GB/s" if machine.link_gb_s else "?"
+        rates = {"host": machine.host_memory_gb_s, "disk": machine.disk_gb_s, "node": machine.node_link_gb_s}
+        lines = [text_of(language, f"source.{best.seconds.source}"), text_of(language, "assumed", link=link, **rates)]
+    if best.seconds is not None and best.duration is None:
+        lines.append(text_of(language, "no_hours"))
+    if best.samples_over_length:
+        limit = best.configuration.seq_len
+        lines.append(text_of(language, "over_long", count=best.samples_over_length, limit=limit))
+    return lines
+
+
+def _table(found: PlanSearch, plans: list[Plan], language: Language) -> Any:
+    from rich.table import Table
+
+    title = text_of(language, "title", model=found.model, cards=found.cards, device=found.device)
+    table = Table(title=title, title_justify="left")
+    priced = any(p.duration and p.duration.money is not None for p in plans)
+    columns = ["plan", "placement", "memory", "step", "hours", *(["money"] if priced else []), "binds"]
+    for name in columns:
+        table.add_column(text_of(language, name), justify="left" if name in ("plan", "placement", "binds") else "right")
+    for plan in plans:
+        cells = {
+            "plan": short(plan, language),
+            "placement": placed(plan, language),
+            "memory": f"{plan.utilisation:.0%}",
+            "step": _interval(plan.seconds.expected, plan.seconds.low, plan.seconds.high) if plan.seconds else "",
+            "hours": _interval(plan.duration.hours, plan.duration.low, plan.duration.high) if plan.duration else "",
+            "money": f"{plan.duration.money:.2f}" if plan.duration and plan.duration.money is not None else "",
+            "binds": ", ".join(text_of(language, f"bind.{b}") for b in plan.binds),
+        }
+        table.add_row(*(cells[name] for name in columns))
+    return table
+
+
+def _interval(expected: float, low: float, high: float) -> str:
+    return f"{expected:.3g} ({low:.3g}-{high:.3g})"

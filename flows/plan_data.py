@@ -1,0 +1,99 @@
+"""What a plan search takes from a run: its samples' lengths, and what its stress test measured."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flows.folding import RunState
+from flows.workspace import Workspace, frozen_spec
+from specs.base import Language
+from specs.errors import InputError
+from specs.parameters import TrainingConfiguration
+from tasks.planning.measured import Measured, measured_of
+
+
+@dataclass(frozen=True)
+class RunData:
+    """Token counts of both splits, the base model as the spec names it, and what has been measured and configured."""
+
+    lengths: tuple[int, ...]
+    evaluation_lengths: tuple[int, ...]
+    base_model: str
+    language: Language
+    training: TrainingConfiguration | None
+    measured: Measured | None
+    notes: list[str]
+
+
+def data_of(workspace: Workspace, state: RunState) -> RunData:
+    """Read a run. Raises `InputError` while its data stage has not been published."""
+    samples = _attempt(workspace, state, "data")
+    if samples is None:
+        raise InputError(
+            f"run {workspace.run} has no finished data stage, so that its lengths are not known",
+            "finish the data stage (`gatewright resume`), or give --length and --samples",
+        )
+    lengths = _lengths(samples / "artifacts" / "samples.parquet")
+    spec = frozen_spec(workspace)
+    stress, notes = _attempt(workspace, state, "stress_test"), list[str]()
+    training = _training(stress)
+    measured = None
+    if stress is not None and training is not None:
+        buckets = _document(stress / "artifacts" / "measurement.json").get("buckets") or []
+        measured = measured_of(training, buckets)
+        if measured is None:
+            notes.append("no_times")
+    return RunData(
+        lengths=lengths["train"],
+        evaluation_lengths=lengths["eval"],
+        base_model=spec.base_model,
+        language=spec.language,
+        training=training,
+        measured=measured,
+        notes=notes,
+    )
+
+
+def model_folder(workspace: Workspace) -> Path:
+    """The base model of a run, as its stages read it."""
+    from flows.proposing import model_of
+
+    return model_of(workspace, frozen_spec(workspace)).folder
+
+
+def _attempt(workspace: Workspace, state: RunState, stage: str) -> Path | None:
+    """The folder of the newest published attempt that still counts."""
+    attempt = state.current(stage)
+    if attempt is None or attempt.state != "published":
+        return None
+    return workspace.attempt(stage, attempt.number)
+
+
+def _lengths(path: Path) -> dict[str, tuple[int, ...]]:
+    import pyarrow.parquet as pq
+
+    if not path.is_file():
+        raise InputError(f"{path} is gone", "verify the run: gatewright audit verify")
+    table = pq.read_table(path, columns=["split", "n_tokens"]).to_pydict()
+    pairs = list(zip(table["split"], table["n_tokens"], strict=True))
+    return {split: tuple(sorted(int(n) for s, n in pairs if s == split)) for split in ("train", "eval")}
+
+
+def _training(stress: Path | None) -> TrainingConfiguration | None:
+    """The configuration that was measured: the one the attempt wrote, where it climbed, else that of its proposal."""
+    if stress is None:
+        return None
+    found = _document(stress / "artifacts" / "configuration.json")
+    found = found or _document(stress / "proposal.json").get("parameters", {}).get("training", {})
+    return TrainingConfiguration.model_validate(found) if found else None
+
+
+def _document(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,171 @@
+"""Words of a plan search, in English and Chinese."""
+
+from __future__ import annotations
+
+from specs.base import Language
+from tasks.planning.plans import Lack, Plan, Step
+
+_TEXTS: dict[str, tuple[str, str]] = {
+    "title": ("plans for {model} on {cards} x {device}", "{model} 在 {cards} x {device} 上的方案"),
+    "plan": ("plan", "方案"),
+    "placement": ("where", "部署"),
+    "batch": ("batch", "批"),
+    "length": ("length", "长度"),
+    "memory": ("memory", "内存"),
+    "step": ("s/step", "秒/步"),
+    "hours": ("hours", "小时"),
+    "money": ("price", "费用"),
+    "binds": ("bound by", "受限于"),
+    "over": ("samples over", "超长样本"),
+    "why": ("why not", "不可行的原因"),
+    "way_out": ("what would make it fit", "如何可行"),
+    "refused_title": ("refused", "被拒绝的方案"),
+    "checkpointing": ("checkpointing", "重算激活"),
+    "one_card": ("1 card", "单卡"),
+    "cards": ("{count} cards, {scheme}", "{count} 卡，{scheme}"),
+    "offload.optimizer": ("states on the host", "优化器状态在主机"),
+    "offload.all": ("all on the host", "全部在主机"),
+    "preferred": (
+        "preferred: {plan}, {where}: {share} of {usable} GiB that can be used",
+        "首选：{plan}，{where}：占可用 {usable} GiB 的 {share}",
+    ),
+    "none": ("no plan is feasible: see what would make one fit", "没有可行方案：见下方如何可行"),
+    "counted": (
+        "{candidates} candidates: {feasible} feasible, {refused} refused; effective batch {batch} kept by all",
+        "共 {candidates} 个候选：{feasible} 个可行，{refused} 个被拒绝；有效批量始终为 {batch}",
+    ),
+    "indivisible": (
+        "left out: {ranks} cards cannot share an effective batch of {batch}",
+        "未列出：{ranks} 张卡无法均分有效批量 {batch}",
+    ),
+    "no_time": (
+        "no times: the rates of {device} are not known; a stress test measures them",
+        "没有时间预测：{device} 的速率未知；压力测试会实测",
+    ),
+    "no_hours": (
+        "no hours: give --data RUN, or --samples",
+        "没有总时长：请给出 --data RUN 或 --samples",
+    ),
+    "source.predicted": (
+        "times are predicted from counted work and paper rates, not measured: see the interval",
+        "时间由计算量和标称速率预测，并非实测：请看区间",
+    ),
+    "source.scaled": (
+        "times are predicted, scaled by the stress test of this run",
+        "时间为预测值，按本次运行的压力测试缩放",
+    ),
+    "source.measured": ("times are those of the stress test of this run", "时间来自本次运行的压力测试"),
+    "assumed": (
+        "assumed: host memory {host:g} GB/s, disk {disk:g} GB/s, link {link}, between machines {node:g} GB/s",
+        "假设：主机内存 {host:g} GB/s，磁盘 {disk:g} GB/s，互联 {link}，机器之间 {node:g} GB/s",
+    ),
+    "over_long": (
+        "{count} samples are longer than {limit} tokens: split or drop them in the data stage; answers are never cut",
+        "{count} 条样本超过 {limit} 词元：请在数据阶段切分或剔除；答案绝不截断",
+    ),
+    "no_times": (
+        "the stress test of this run has no times by bucket: times are predicted",
+        "本次运行的压力测试没有分桶用时：时间为预测值",
+    ),
+    "picture": ("picture: {path}", "图：{path}"),
+    "bind.memory": ("memory", "显存"),
+    "bind.effective_batch": ("effective batch", "有效批量"),
+    "bind.longest_sample": ("longest sample", "最长样本"),
+    "bind.compute": ("compute", "算力"),
+    "bind.bandwidth": ("memory bandwidth", "显存带宽"),
+    "bind.link": ("link", "互联"),
+    "bind.host": ("host bus", "主机总线"),
+    "bind.launch": ("launching kernels", "算子启动"),
+    "lack.memory": (
+        "{over} GiB too much: {needed} needed, {there} usable",
+        "超出 {over} GiB：需要 {needed}，可用 {there}",
+    ),
+    "lack.host": ("host memory: {needed} GiB needed, {there} there", "主机内存：需要 {needed} GiB，只有 {there}"),
+    "lack.disk": ("disk: {needed} GiB needed, {there} free", "磁盘：需要 {needed} GiB，空闲 {there}"),
+    "lack.hours": ("{needed} hours, {there} allowed", "需要 {needed} 小时，上限 {there}"),
+    "lack.money": ("costs {needed}, {there} allowed", "费用 {needed}，上限 {there}"),
+    "lack.batch": (
+        "{needed} ranks do not divide the effective batch {there}",
+        "{needed} 个进程无法均分有效批量 {there}",
+    ),
+    "lack.offloaded-quantized": (
+        "offloaded-quantized: device_map would spill 4-bit layers to the CPU, where they are not trained "
+        "({needed} GiB needed, {there} usable)",
+        "offloaded-quantized：device_map 会把 4 位层放到 CPU，无法训练（需要 {needed} GiB，可用 {there}）",
+    ),
+    "lever.other_processes": ("end other processes on the card", "结束占用该卡的其他进程"),
+    "lever.allocator": ("allocator settings", "分配器设置"),
+    "lever.micro_batch": ("micro batch", "微批"),
+    "lever.activation_checkpointing": ("activation checkpointing", "激活重算"),
+    "lever.optimizer": ("8-bit or paged optimizer", "8 位或分页优化器"),
+    "lever.length": ("shorter length", "缩短长度"),
+    "lever.lora": ("LoRA", "LoRA"),
+    "lever.qlora": ("QLoRA", "QLoRA"),
+    "lever.zero": ("shards (ZeRO, FSDP)", "分片（ZeRO、FSDP）"),
+    "lever.offload": ("offload to the host", "卸载到主机"),
+    "lever.cards": ("a bigger card", "更大的卡"),
+    "or": ("or", "或"),
+    "and": ("and", "并且"),
+    "nothing": ("nothing here helps: more cards, or a smaller model", "以上皆无效：更多的卡，或更小的模型"),
+}
+
+_SCHEMES = {"ddp": "DDP", "zero1": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "ZeRO-3", "fsdp": "FSDP"}
+
+
+def text(language: Language, key: str, **values: object) -> str:
+    """One text."""
+    english, chinese = _TEXTS[key]
+    return (chinese if language == "zh" else english).format(**values)
+
+
+def short(plan: Plan, language: Language) -> str:
+    """Method, types, optimizer and batch in a line."""
+    c = plan.configuration
+    shape = f"{c.micro_batch}x{c.gradient_accumulation}"
+    shape += f"x{c.data_ranks}" if c.data_ranks > 1 else ""
+    more = ", " + text(language, "checkpointing") if c.activation_checkpointing else ""
+    return f"{c.method} {c.weights}, {c.optimizer}, {shape} x {c.seq_len}{more}"
+
+
+def placed(plan: Plan, language: Language) -> str:
+    """Where a plan runs."""
+    c = plan.configuration
+    scheme = _SCHEMES.get(c.sharding, "")
+    if c.cards == 1:
+        where = text(language, "one_card") + (f", {scheme}" if scheme else "")
+    else:
+        where = text(language, "cards", count=c.cards, scheme=scheme)
+    return where + ("" if c.offload == "none" else ", " + text(language, f"offload.{c.offload}"))
+
+
+def lacking(lack: Lack, language: Language) -> str:
+    """What there is too little of."""
+    scale = 1.0 if lack.rule in ("hours", "money", "batch") else 2.0**30
+    needed, there = lack.needed / scale, lack.there / scale
+    digits = 0 if lack.rule == "batch" else 1
+    return text(
+        language,
+        f"lack.{lack.rule}",
+        needed=f"{needed:.{digits}f}",
+        there=f"{there:.{digits}f}",
+        over=f"{needed - there:.1f}",
+    )
+
+
+def stepped(step: Step, language: Language) -> str:
+    """One lever with the settings it changes."""
+    changes = " ".join(f"{name}={_value(value)}" for name, value in step.change.items())
+    return f"{text(language, f'lever.{step.lever}')} ({changes}): {step.needed_bytes / 2**30:.1f} GiB"
+
+
+def way_out(steps: list[Step], language: Language) -> str:
+    """The levers as a sentence: each enough by itself, or all together."""
+    if not steps:
+        return text(language, "nothing")
+    together = any(not step.fits for step in steps)
+    joint = f" {text(language, 'and')} " if together else f"; {text(language, 'or')} "
+    return joint.join(stepped(step, language) for step in steps)
+
+
+def _value(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -84,17 +84,24 @@ def _missing_packages(loaded: LoadedProject) -> list[str]:
 
 
 def _hardware_problems(loaded: LoadedProject) -> list[Problem]:
-    """A card that no catalog knows, and whose memory is not given: nothing can be planned for it."""
+    """A card that no catalog knows, and whose memory is not given: nothing can be planned for it. More processes than
+    cards: each needs one of its own."""
     from specs.hardware import find_gpu
 
-    hardware = loaded.spec.hardware
-    if hardware == "auto" or hardware.memory_gb is not None:
+    hardware, processes = loaded.spec.hardware, loaded.spec.launcher.processes
+    if hardware == "auto":
         return []
-    try:
-        find_gpu(hardware.gpu)
-    except InputError as error:
-        return [Problem(loaded.file.name, None, "hardware.gpu", hardware.gpu, error.message, error.hint)]
-    return []
+    found = []
+    if processes > hardware.count:
+        rule = f"{processes} training processes need {processes} GPUs, and hardware.count is {hardware.count}"
+        way = "set launcher.processes to the number of GPUs, or hardware.count to what there is"
+        found.append(Problem(loaded.file.name, None, "launcher.processes", str(processes), rule, way))
+    if hardware.memory_gb is None:
+        try:
+            find_gpu(hardware.gpu)
+        except InputError as error:
+            found.append(Problem(loaded.file.name, None, "hardware.gpu", hardware.gpu, error.message, error.hint))
+    return found
 
 
 def with_proposals(error: SpecError, place: Path) -> SpecError:

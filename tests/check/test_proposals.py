@@ -133,6 +133,17 @@ def test_a_card_that_no_catalog_knows_is_a_problem_with_its_line(tmp_path: Path)
     assert report(tmp_path).problems == []
 
 
+def test_more_processes_than_the_cards_that_are_planned_for_are_named(tmp_path: Path):
+    more = "hardware: {{gpu: RTX 4090, count: {count}}}\nlauncher: {{processes: 2}}\n"
+    table(tmp_path, ENGLISH)
+    write(tmp_path, MAPPED, more=more.format(count=1))
+    [problem] = report(tmp_path).problems
+    assert (problem.path, problem.line) == ("launcher.processes", 5)
+    assert "2 training processes need 2 GPUs" in problem.rule
+    write(tmp_path, MAPPED, more=more.format(count=2))
+    assert report(tmp_path).problems == []
+
+
 def test_qlora_without_bitsandbytes_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     table(tmp_path, ENGLISH, 100)
     write(tmp_path, MAPPED, more="method: qlora\n")

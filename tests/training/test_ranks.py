@@ -150,7 +150,7 @@ def plan_of(folder: Path) -> list[dict]:
     [
         ("inf_gradient", "the ranks do not have the same gradient"),
         ("drift", "after step 2 the ranks do not hold the same weights"),
-        ("kill_in_step", "rank 1 of 2 of the worker of tests.training was killed by the system"),
+        ("kill_in_step", "rank 1 of 2 of the worker of tests.training was killed"),
     ],
 )
 def test_a_rank_that_goes_its_own_way_or_dies_ends_all_and_is_named(kind, words, faulty):

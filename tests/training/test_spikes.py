@@ -96,8 +96,12 @@ class TestInTraining:
         assert weights(tmp_path, 11) != weights(tmp_path, 10)
 
     @pytest.mark.slow
-    def test_a_roll_back_goes_on_from_the_newest_checkpoint_without_the_steps_between(self, job_in, tmp_path):
-        training = small_training(spikes="roll_back", max_steps=12, save_steps=4, keep_checkpoints=20)
+    @pytest.mark.parametrize("ranks", [1, 2])
+    def test_a_roll_back_goes_on_from_the_newest_checkpoint_without_the_steps_between(self, ranks, job_in, tmp_path):
+        shape = {"ranks": 2, "gradient_accumulation": 4} if ranks == 2 else {}
+        training = small_training(
+            spikes="roll_back", max_steps=12, save_steps=4, keep_checkpoints=20, epochs=3, **shape
+        )
         job = job_in(tmp_path, training)
         job.with_name("fault.json").write_text(json.dumps({"kind": "spike", "step": 10}))
         ended = train(job, FAULTY)

@@ -11,6 +11,7 @@ from agents.stage_report import (
     expected_table,
     metric_title,
     operator_sign,
+    parent_line,
     pieces_line,
     plain_value,
     rehearsal_line,
@@ -46,7 +47,7 @@ def gate_page(
     key = "gate_title_release" if gate == "release" else "gate_title"
     title = t(language, key, stage=stage_title(language, gate)) if key == "gate_title" else t(language, key)
     document = Document(f"{title} · {t(language, 'gate_round', round=round)} · {spec.project}", language)
-    document.add(*rehearsal_line(spec))
+    document.add(*rehearsal_line(spec), *parent_line(spec))
     if finished is not None:
         document.add(Heading(t(language, "finished", stage=stage_title(language, finished.stage))))
         document.add(verdict_line(finished, language))

@@ -19,6 +19,7 @@ from specs.canonical import plain
 from specs.errors import GuardRefused
 from specs.limits import limits
 from specs.parameters import PARAMETERS, TrainingConfiguration, leaves, replace, resolve
+from specs.parent import differing
 from specs.project import Project
 from specs.proposals import MemoryCheck, Proposal, Reason
 from specs.words import nearest
@@ -48,6 +49,8 @@ def check(
     problems += _scope(proposal.stage, stored, spec)
     problems += _same_as_stress_test(proposal, approved or {})
     training = getattr(parameters, "training", None)
+    if training is not None and proposal.stage != "dry_run":
+        problems += _other_than_parent(training, spec)
     if training is not None:
         problems += training_problems(training)
         if memory is not None and not problems:
@@ -178,6 +181,15 @@ def _same_as_stress_test(proposal: Proposal, approved: Mapping[str, Proposal]) -
         f"differs from what the stress test measured ({', '.join(changed)}); a change needs a new stress test: "
         "rework with --stage stress_test"
     ]
+
+
+def _other_than_parent(training: TrainingConfiguration, spec: Project) -> list[str]:
+    """An adapter goes on only with the method, rank, scale and layers that it had."""
+    parent = spec.parent_record
+    table = differing(parent, training, None) if parent else []
+    if not parent or not table:
+        return []
+    return [f"the adapter of parent {parent.named} does not fit:\n" + "\n".join(table)]
 
 
 def training_problems(training: TrainingConfiguration) -> list[str]:

@@ -6,6 +6,7 @@ from specs.base import Language
 
 _TEXTS: dict[str, tuple[str, str]] = {
     "method": ("the method of the project", "项目指定的方法"),
+    "parent": ("as the adapter of the parent has it", "与父训练的适配器一致"),
     "objective_mix": ("the mix of objectives of the project", "项目指定的目标混合"),
     "over_long": ("the over-long rule of the project", "项目指定的超长规则"),
     "eval_share_small": (

@@ -155,6 +155,11 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "ended": ("End", "结束"),
     "ended_yes": ("by itself, {tokens} tokens", "自行结束，{tokens} 个词元"),
     "ended_no": ("cut after {tokens} tokens", "{tokens} 个词元后截止"),
+    "parent": (
+        "Goes on from the adapter of {named}{of}, SHA-256 {sha}.",
+        "从 {named}{of} 的适配器继续训练，SHA-256 {sha}。",
+    ),
+    "parent_run": (" (run {run})", "（运行 {run}）"),
     "rehearsal": (
         "Rehearsal on {share} % of the samples: nothing of it is released; what was learnt blocks nothing.",
         "演练：只用 {share} % 的样本，不会发布任何内容；学习效果类准则不阻断。",

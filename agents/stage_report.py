@@ -6,7 +6,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from agents.blocks import Block, Bullets, Cell, Document, Heading, Paragraph, Picture, Table, Tone, to_html, to_markdown
+from agents.blocks import (
+    Block,
+    Bullets,
+    Cell,
+    Document,
+    Heading,
+    Paragraph,
+    Picture,
+    Table,
+    Tone,
+    code,
+    to_html,
+    to_markdown,
+)
 from agents.report_stages import stage_blocks
 from agents.report_texts import stage_title, t
 from agents.subtasks import subtasks
@@ -50,7 +63,7 @@ def stage_document(
     language = spec.language
     title = f"{stage_title(language, evidence.stage)} · {t(language, 'attempt', attempt=evidence.attempt)}"
     document = Document(f"{title} · {spec.project}", language)
-    document.add(*rehearsal_line(spec))
+    document.add(*rehearsal_line(spec), *parent_line(spec))
     document.add(verdict_line(evidence, language))
     if evidence.verdicts:
         document.add(pieces_line(evidence, language))
@@ -80,6 +93,16 @@ def rehearsal_line(spec: Project) -> list[Block]:
     if spec.rehearsal is None:
         return []
     return [Paragraph(t(spec.language, "rehearsal", share=significant(100 * spec.rehearsal)), "warn")]
+
+
+def parent_line(spec: Project) -> list[Block]:
+    """Which earlier training this run goes on from, by the digest of its weights; nothing for a run of its own."""
+    parent = spec.parent_record
+    if parent is None:
+        return []
+    of = t(spec.language, "parent_run", run=parent.run) if parent.run and parent.run != parent.named else ""
+    values = {"named": code(parent.named), "of": of, "sha": code(parent.weights_sha256[:16])}
+    return [Paragraph(t(spec.language, "parent", **values))]
 
 
 def verdict_line(evidence: Evidence, language: Language) -> Paragraph:

@@ -55,6 +55,7 @@ def choose_training(draft: Draft, context: ProposerContext, memory: MemoryFuncti
     """Fill `training` of the draft for `dry_run` or `stress_test`."""
     _numbers(draft, context)
     _objectives(draft)
+    _as_parent(draft)
     found = data_facts(context)
     facts = replace(found, train=found.per_epoch(_training(draft)), plain={})
     _length(draft, facts)
@@ -100,6 +101,14 @@ def _objectives(draft: Draft) -> None:
         draft.choose("training.plain_text_share", mix.ratio, "objective_mix", source="project.yaml")
         if mix.kinds is not None:
             draft.choose("training.plain_text_kinds", mix.kinds, "objective_mix", source="project.yaml")
+
+
+def _as_parent(draft: Draft) -> None:
+    """The adapter of a parent goes on as it is; a dry run proves the pipeline and begins with an adapter of its own."""
+    parent = draft.spec.parent_record
+    if parent is not None and draft.gate != "dry_run":
+        for name in ("rank", "alpha", "targets"):
+            draft.choose(f"training.lora.{name}", getattr(parent.lora, name), "parent", source="project.yaml")
 
 
 def _length(draft: Draft, facts: DataFacts) -> None:

@@ -52,6 +52,7 @@ def release_facts(workspace: Workspace, ledger: Ledger, progress: Progress) -> R
         base_model_sha256=model.sha256,
         licence=model.licence,
         method=training.method,
+        parent=spec.parent_record,
         data=attempts["data"],
         train=attempts["train"],
         evaluate=attempts["evaluate"],

@@ -12,6 +12,7 @@ from pathlib import Path
 from flows.expiring import expire_if_due
 from flows.ledger import Ledger
 from flows.ledgers import OPEN_STATES, absent, ledger_of_run, refuse_changed_ledger
+from flows.parents import with_parent
 from flows.pinning import require_pinned
 from flows.rehearsing import is_rehearsal
 from flows.session import Session, open_session
@@ -41,6 +42,7 @@ def start_run(project: Path, run: str | None, rehearse: float | None = None) -> 
     if absent(place):  # before an empty one is made there
         refuse_changed_ledger(loaded.folder, loaded.spec.ledger)
     ledger = Ledger.open(place)
+    spec = with_parent(spec, loaded.folder, ledger)
     refuse_changed_ledger(loaded.folder, loaded.spec.ledger, [row.run for row in ledger.runs()])
     _refuse_second(ledger, spec, loaded.folder)
     if workspace.folder.exists() and not _left_by_a_crash(workspace, ledger):
@@ -62,6 +64,8 @@ def start_run(project: Path, run: str | None, rehearse: float | None = None) -> 
             edges=graph.edges,
             by_person=[name for name in graph.stages if by_person(loaded.spec, name)],
             rehearsal=spec.rehearsal,
+            parent=spec.parent or "",
+            parent_weights=spec.parent_record.weights_sha256 if spec.parent_record else None,
             solo=loaded.spec.policy.solo,
             policy_pinned=pinned,
             identity=secrets.token_hex(16),

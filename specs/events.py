@@ -38,6 +38,8 @@ class RunCreated(Payload):
     )
     by_person: list[str] = Field(default_factory=list, description="stages that wait for a person's work")
     rehearsal: float | None = Field(None, description="share of the samples; null: a run in earnest")
+    parent: str = Field("", description="the run or folder whose adapter the training goes on from; empty: none")
+    parent_weights: Sha256 | None = Field(None, description="of that adapter")
     solo: bool
     policy_pinned: bool = Field(False, description="the policy was compared with a pin outside the project")
     identity: str = Field("", description="random, so that a run of this id elsewhere is another run; old runs: none")

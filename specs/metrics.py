@@ -128,6 +128,15 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
     ),
     _define(
         _D,
+        "parent_leakage",
+        "samples",
+        "block == 0",
+        "held-out samples that the parent was trained on",
+        "父训练已学过的留出样本",
+        "held-out samples against the training samples of every parent, over all pairs; 0 without a parent",
+    ),
+    _define(
+        _D,
         "code_variants_lost",
         "rows",
         "block == 0",
@@ -626,6 +635,15 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
         "settings asked for and not in effect",
         "未生效的设置",
         "settings.json: requested against effective",
+    ),
+    _define(
+        _T,
+        "parent_mismatches",
+        "count",
+        "block == 0",
+        "weights begun with that are not the parent's",
+        "起始权重与父训练不符",
+        "settings.json: digest of the weights begun with, against the frozen spec and the files of the parent",
     ),
     _define(
         _T,

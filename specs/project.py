@@ -11,6 +11,7 @@ from specs.base import Language, Strict
 from specs.criteria import Criterion, Op, merge
 from specs.metrics import STAGES, MetricDefinition, default_criteria, definitions
 from specs.parameters import PARAMETERS, Method, PlainTextKind, TrainingConfiguration
+from specs.parent import Parent
 from specs.policy import Policy
 from specs.rehearsal import rehearsed_criteria
 from specs.stage_graph import StageGraph, stage_name_problem
@@ -295,6 +296,14 @@ class Project(Strict):
         "auto", description="auto: of this machine; else the device to plan for"
     )
     objective: Objective | None = Field(None, description="what the model should reach on held-out samples")
+    parent: str | None = Field(
+        None,
+        min_length=1,
+        description="train on from an earlier adapter: a run of this project, or a folder in it with a release",
+    )
+    parent_record: Parent | None = Field(
+        None, description="what `parent` is; the start of a run finds it out and sets it"
+    )
     objective_mix: ObjectiveMix | None = Field(
         None, description="how much plain text is trained on beside questions and answers; null: all samples once"
     )

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -25,6 +26,7 @@ from tasks.data.shards import Recipe, Shards
 from tasks.data.shingles import F64, I64, ShingleSets, joined, shingle_sets
 from tasks.data.sketches import Sketches
 from tasks.data.split import choose_held_out, choose_newest, held_out_target
+from tasks.data.taught import taught
 
 VIEWS = ("content", "asked")
 """What similarity is measured on: what a record says, and its question with its answer."""
@@ -89,10 +91,11 @@ class Prepared:
     counts: Counter[str] = field(default_factory=Counter)
 
 
-def prepare(shards: Shards, by_time: F64 | None, progress: Progress) -> Prepared:
+def prepare(shards: Shards, by_time: F64 | None, progress: Progress, learnt: Sequence[Path] = ()) -> Prepared:
     """Give every row its fate and make the samples. Raises `InputError` for over-long samples that need an answer.
 
-    `by_time` holds the time of every row (NaN: none) when the newest are to be held out.
+    `by_time` holds the time of every row (NaN: none) when the newest are to be held out. `learnt` are samples of
+    earlier trainings that this one goes on from: what is like them is not held out.
     """
     recipe = shards.recipe
     rows = shards.narrow()
@@ -103,7 +106,10 @@ def prepare(shards: Shards, by_time: F64 | None, progress: Progress) -> Prepared
     samples = _fit(shards, rows, kept, counts)
     progress.start("split")
     component = _components(samples, merged, len(rows))
-    held_out = _held_out(samples, component, by_time, recipe, counts)
+    seen = taught(samples, learnt)
+    counts["learnt_by_parent"] = int(seen.sum())
+    barred = frozenset(component[seen].tolist())
+    held_out = _held_out(samples, component, by_time, recipe, counts, barred)
     progress.start("search for leakage")
     component, held_out = _without_leakage(samples, component, held_out, counts)
     lengths = samples.frame["n_tokens"].to_numpy()
@@ -194,13 +200,21 @@ def _first_of_its_kind(values: pl.Series) -> I64:
     return result
 
 
-def _held_out(samples: Samples, component: I64, by_time: F64 | None, recipe: Recipe, counts: Counter[str]) -> Flags:
+def _held_out(
+    samples: Samples,
+    component: I64,
+    by_time: F64 | None,
+    recipe: Recipe,
+    counts: Counter[str],
+    barred: Collection[int],
+) -> Flags:
     parameters = recipe.parameters
     target = held_out_target(len(samples), parameters.eval_share, parameters.eval_at_most)
     counts["eval_capped"] = round(parameters.eval_share * len(samples)) - target
     types = samples.frame["fault_type"].to_list()
     if by_time is None:
-        chosen = choose_held_out(component, types, samples.frame["device_model"].to_list(), target, parameters.seed)
+        models = samples.frame["device_model"].to_list()
+        chosen = choose_held_out(component, types, models, target, parameters.seed, barred)
     else:
         time = np.concatenate(
             [by_time[samples.frame["row"].to_numpy()[: samples.whole]], np.full(len(samples) - samples.whole, np.nan)]
@@ -211,7 +225,7 @@ def _held_out(samples: Samples, component: I64, by_time: F64 | None, recipe: Rec
                 "split: {by: time} needs times, and no sample has one",
                 "map the date column of the work orders (columns: {date: ...}), or set split: {by: component}",
             )
-        chosen = choose_newest(component, types, time, target)
+        chosen = choose_newest(component, types, time, target, barred)
     held_out: Flags = np.isin(component, np.fromiter(chosen, np.int64, len(chosen)))
     counts["held_out_short"] = target - int(held_out.sum())
     return held_out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,30 +47,45 @@ def held_out_target(count: int, share: float, at_most: int | None) -> int:
 
 
 def choose_held_out(
-    component: I64, fault_type: Sequence[str], device_model: Sequence[str], target: int, seed: int
+    component: I64,
+    fault_type: Sequence[str],
+    device_model: Sequence[str],
+    target: int,
+    seed: int,
+    barred: Collection[int] = (),
 ) -> set[int]:
     """Components to hold out, together at most `target` samples, spread over fault types and device models.
 
-    Every fault type keeps at least one component in train; a type with one component only is never held out.
+    Every fault type keeps at least one component in train; a type with one component only is never held out, and
+    nothing of `barred` is.
     """
     members = Members.of(component)
     order = _in_turn(members, [f"{t}\x1f{d}" for t, d in zip(fault_type, device_model, strict=True)], seed)
-    return _taken(members, component, order, fault_type, target)
+    return _taken(members, component, order, fault_type, target, barred)
 
 
-def choose_newest(component: I64, fault_type: Sequence[str], time: F64, target: int) -> set[int]:
+def choose_newest(
+    component: I64, fault_type: Sequence[str], time: F64, target: int, barred: Collection[int] = ()
+) -> set[int]:
     """Components to hold out, the newest first, together at most `target` samples.
 
     A component is as old as its oldest sample, so that nothing held out is older than what it is like. Samples
-    without a time (NaN) are never held out.
+    without a time (NaN) are never held out, nor is anything of `barred`.
     """
     members = Members.of(component)
     oldest = np.minimum.reduceat(np.where(np.isnan(time), -np.inf, time)[members.order], members.offsets[:-1])
     order = [k for k in np.argsort(-oldest, kind="stable").tolist() if oldest[k] > -np.inf]
-    return _taken(members, component, order, fault_type, target)
+    return _taken(members, component, order, fault_type, target, barred)
 
 
-def _taken(members: Members, component: I64, order: Sequence[int], fault_type: Sequence[str], target: int) -> set[int]:
+def _taken(
+    members: Members,
+    component: I64,
+    order: Sequence[int],
+    fault_type: Sequence[str],
+    target: int,
+    barred: Collection[int],
+) -> set[int]:
     in_train: dict[str, int] = defaultdict(int)
     for _, name in {(c, t) for c, t in zip(component.tolist(), fault_type, strict=True) if t}:
         in_train[name] += 1
@@ -84,6 +99,8 @@ def _taken(members: Members, component: I64, order: Sequence[int], fault_type: S
         if held + sizes[k] > target or sizes[k] > too_large:
             continue
         rows = members[k]
+        if int(component[rows[0]]) in barred:
+            continue
         types = {fault_type[i] for i in rows} - {""}
         if any(in_train[t] < 2 for t in types):
             continue

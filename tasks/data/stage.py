@@ -24,6 +24,7 @@ from tasks.data.reading import claimed_files, read_sources
 from tasks.data.shards import VERSION, Recipe, Shards
 from tasks.data.shingles import F64
 from tasks.data.summary import notes, summarise
+from tasks.parents import learnt_samples, require_parent
 from tasks.prompts import PromptTemplate
 
 
@@ -36,6 +37,8 @@ def run(context: StageContext, progress: Progress) -> StageResult:
     if context.base_model is None:
         raise ModelError("the data stage needs the base model's tokenizer", "set base_model in project.yaml")
     spec = context.spec
+    require_parent(context)
+    learnt = learnt_samples(context.project_dir, spec.parent_record.learnt) if spec.parent_record else []
     recipe = Recipe(
         DataParameters.model_validate(context.parameters),
         spec.language,
@@ -50,7 +53,8 @@ def run(context: StageContext, progress: Progress) -> StageResult:
         intake.paragraphs = [shards.masker.paragraph(unit) for unit in intake.paragraphs]
     if shards.reused:
         progress.say(f"{shards.reused} of {len(shards.counts)} shards were complete already")
-    prepared = prepare(shards, _times(shards, spec.time_zone) if spec.split.by == "time" else None, progress)
+    times = _times(shards, spec.time_zone) if spec.split.by == "time" else None
+    prepared = prepare(shards, times, progress, learnt)
     if not len(prepared.samples):
         raise _nothing_kept(shards, prepared)
     intake.counts.update(shards.asked)

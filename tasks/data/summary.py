@@ -88,6 +88,10 @@ _NOTES: dict[str, dict[Language, str]] = {
         "en": "held-out samples moved to train with a training sample that they resemble: {n}",
         "zh": "因与训练样本相似而一并移入训练集的留出样本：{n}",
     },
+    "learnt_by_parent": {
+        "en": "samples that a parent was trained on, or like one of those: never held out: {n}",
+        "zh": "父训练已学过的样本或与之相似、不作留出的样本：{n}",
+    },
     "eval_capped": {
         "en": "samples left in train because eval_at_most is reached: {n}",
         "zh": "因达到 eval_at_most 上限而留在训练集的样本：{n}",

@@ -55,6 +55,7 @@ def statement(
             "builder": {"id": "urn:gatewright", "version": facts.code or None},
             "base_model": {"name": facts.base_model, "licence": facts.licence or None},
             "method": facts.method,
+            **({"parent": facts.parent.model_dump(mode="json")} if facts.parent else {}),
             "materials": [{"name": name, "digest": {"sha256": materials[name]}} for name in sorted(materials)],
             "parameters": {
                 "requested": settings.get("requested", {}),

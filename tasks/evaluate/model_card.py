@@ -30,6 +30,10 @@ _TEXT: dict[str, tuple[str, str]] = {
     "base": ("Base model", "基座模型"),
     "licence": ("licence: {licence}", "许可证：{licence}"),
     "no_licence": ("not stated by the base model; find out before you pass it on", "基座未注明；分发前请自行确认"),
+    "parent": (
+        "Trained on from the adapter of `{named}`, SHA-256 `{sha}`.",
+        "由 `{named}` 的适配器继续训练而来，SHA-256 `{sha}`。",
+    ),
     "data": ("Data", "数据"),
     "evaluation": ("Evaluation on held-out samples", "留出样本评估"),
     "columns": ("| what | value | unit | bound | passed |", "| 指标 | 数值 | 单位 | 界限 | 通过 |"),
@@ -91,6 +95,7 @@ def model_card(facts: ReleaseFacts, evidence: Mapping[str, Evidence], kind: str,
         f"## {_t(language, 'base')}",
         f"`{facts.base_model}`, SHA-256 `{facts.base_model_sha256}`, "
         + _t(language, "licence", licence=facts.licence or _t(language, "no_licence")),
+        _parent(language, facts),
         f"## {_t(language, 'data')}",
         _table(language, "data", evidence["data"], DATA_SHOWN),
         f"## {_t(language, 'evaluation')}",
@@ -103,6 +108,12 @@ def model_card(facts: ReleaseFacts, evidence: Mapping[str, Evidence], kind: str,
         _approvals(language, facts, signer),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _parent(language: Language, facts: ReleaseFacts) -> str:
+    if facts.parent is None:
+        return ""
+    return _t(language, "parent", named=facts.parent.named, sha=facts.parent.weights_sha256)
 
 
 def _t(language: Language, key: str, **values: object) -> str:

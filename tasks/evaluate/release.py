@@ -134,6 +134,7 @@ def _materials(facts: ReleaseFacts, partial: Path) -> dict[str, str]:
     evidence = {f"evidence/{stage}": sha256_file(partial / "evidence" / f"{stage}.json") for stage in facts.attempts}
     return {
         "base_model": facts.base_model_sha256,
+        **({"parent_adapter": facts.parent.weights_sha256} if facts.parent else {}),
         "samples.parquet": sha256_file(facts.data / "artifacts" / "samples.parquet"),
         **evidence,
     }

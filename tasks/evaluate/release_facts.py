@@ -10,6 +10,7 @@ from specs.base import Language, Name, Sha256, Strict
 from specs.criteria import Verdict
 from specs.decisions import Authentication, Choice
 from specs.parameters import Method
+from specs.parent import Parent
 
 
 class ReleaseDecision(Strict):
@@ -37,6 +38,7 @@ class ReleaseFacts(Strict):
     base_model_sha256: Sha256
     licence: str = Field("", description="of the base model; empty: not stated by it")
     method: Method
+    parent: Parent | None = Field(None, description="the earlier training that this one went on from")
     data: Path = Field(description="folder of the data attempt")
     train: Path = Field(description="folder of the train attempt")
     evaluate: Path = Field(description="folder of the evaluate attempt")

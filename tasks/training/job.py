@@ -23,6 +23,8 @@ class Job(Strict):
     base_model: Path = Field(description="local folder with safetensors weights and tokenizer")
     base_model_name: str = Field("", description="as in the spec; written into the adapter's configuration")
     base_model_sha256: Sha256
+    parent: Path | None = Field(None, description="folder with the adapter/ that training begins with; null: a new one")
+    parent_sha256: Sha256 | None = Field(None, description="of that adapter/")
     samples: Path = Field(description="samples.parquet")
     samples_sha256: Sha256
     plan: Path = Field(description="batch_plan.parquet: the only source of order")

@@ -6,6 +6,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
+from specs.canonical import digest_folder
 from specs.errors import ModelError
 from specs.files import storage_errors
 from specs.parameters import TrainingConfiguration
@@ -214,6 +215,17 @@ def load_weights(model: Any, folder: Path) -> None:
     wrong = [name for name, tensor in saved.items() if not torch.equal(tensor, loaded[name])]
     if wrong:
         raise ModelError(f"{len(wrong)} adapter tensors are not what {folder} holds, as {wrong[0]}", "report this")
+
+
+def load_parent(model: Any, folder: Path, sha256: str | None) -> None:
+    """Begin with the adapter of an earlier training. Raises `ModelError` when its files are not those of the job."""
+    adapter = folder / "adapter"
+    if not adapter.is_dir() or digest_folder(adapter) != sha256:
+        raise ModelError(
+            f"the adapter of the parent in {adapter} is not the one that this run began with",
+            "restore it from a backup, or start a new run",
+        )
+    load_weights(model, adapter)
 
 
 def _adapter_state(model: Any) -> dict[str, Any]:

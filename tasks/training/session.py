@@ -26,7 +26,7 @@ from tasks.training.limit import limit_memory
 from tasks.training.logbook import CONTINUITY, METRICS, SESSIONS, SPIKES, Logbook
 from tasks.training.losses import Losses
 from tasks.training.measure import PeakMeter
-from tasks.training.models import build_trainable, check_possible, choose_device, export
+from tasks.training.models import build_trainable, check_possible, choose_device, export, load_parent
 from tasks.training.packing import chosen_batch
 from tasks.training.proofs import check_training, prove_continuity, prove_packing, require_whole_census
 from tasks.training.ranks import ALONE, Ranks
@@ -217,11 +217,13 @@ class Session:
         return Feed(self.steps, samples, pad_id, self.counters["step"], self.ranks.rank)
 
     def _model(self, checkpoint: Checkpoint | None) -> Any:
-        """What is trained, with the weights of the checkpoint."""
+        """What is trained, with the weights of the checkpoint, else those of the parent, else new ones."""
         self.channel.start("loading the base model")
         model = build_trainable(self.job.base_model, self.job.training, self.device)
         if checkpoint:
             restore_weights(checkpoint.folder, model)
+        elif self.job.parent is not None:
+            load_parent(model, self.job.parent, self.job.parent_sha256)
         return model
 
     def _trainer(

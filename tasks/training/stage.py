@@ -16,6 +16,7 @@ from specs.parameters import TrainingConfiguration, TrainParameters, fingerprint
 from specs.stages import Progress, StageContext, StageResult
 from tasks.data.batch_plan import PlanRow, read_plan
 from tasks.data.objectives import taken
+from tasks.parents import require_parent
 from tasks.training.job import Job
 from tasks.training.judgement import GO_ON, choose_judged, judge_step
 from tasks.training.launch import keep_results, run_training, training_notes
@@ -64,6 +65,8 @@ def make_job(context: StageContext) -> Job:
     plan = _artifact(context, "stress_test", "batch_plan.parquet")
     if context.base_model is None or context.base_model_sha256 is None:
         raise InputError("train needs a base model", "set base_model in project.yaml")
+    parent = require_parent(context, training)
+    record = context.spec.parent_record
     return Job(
         training=training,
         base_model=context.base_model,
@@ -71,6 +74,8 @@ def make_job(context: StageContext) -> Job:
         base_model_sha256=context.base_model_sha256,
         samples=samples,
         samples_sha256=sha256_file(samples),
+        parent=parent,
+        parent_sha256=record.weights_sha256 if record else None,
         plan=plan,
         out=context.checkpoints_dir / "worker",
         checkpoints=context.checkpoints_dir,
@@ -138,7 +143,7 @@ def _is_same_unfinished(earlier: Path, job: Job) -> bool:
         return False
     if (earlier / "worker" / "result.json").is_file():
         return False
-    paths = {"base_model", "samples", "plan", "out", "checkpoints"}
+    paths = {"base_model", "parent", "samples", "plan", "out", "checkpoints"}
     return same_plan and before.model_dump(exclude=paths) == job.model_dump(exclude=paths)
 
 

@@ -21,6 +21,7 @@ from tasks.verify.data_samples import Value, take_census
 from tasks.verify.data_tables import look_at_tables
 from tasks.verify.data_told import look_at_instructions, look_at_samples
 from tasks.verify.findings import Findings
+from tasks.verify.parent_leaks import parent_leakage
 from tasks.verify.parquet_rows import Keys, difference, key_of, keys_of, place_of
 
 
@@ -68,7 +69,8 @@ def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str,
         "longest_sample": max(census.lengths, default=0),
     }
     units = {d.name: d.unit for d in definitions("data")}
-    return {name: _metric(value, units[name], findings, name) for name, value in values.items()}
+    found = {name: _metric(value, units[name], findings, name) for name, value in values.items()}
+    return {**found, "parent_leakage": parent_leakage(files.samples, context)}
 
 
 def _metric(value: Value, unit: str, findings: Findings, name: str) -> Metric:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from specs.canonical import sha256_file
+from specs.canonical import digest_folder, sha256_file
 from specs.criteria import Metric
 from tasks.verify import training_logs as logs
 from tasks.verify.interruptions import interruptions
@@ -26,6 +26,7 @@ def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str,
         "samples_off_census": logs.samples_off_census(planned, fed),
         "fingerprint_mismatches": _fingerprint_mismatches(settings, stress),
         "settings_without_effect": _settings_without_effect(settings, context),
+        "parent_mismatches": _parent_mismatches(settings, context),
         "adapter_change": _adapter_change(artifacts, context),
         "loss_trend": logs.loss_trend(lines),
         "peak_over_stress": _peak_over_stress(lines, stress),
@@ -70,6 +71,22 @@ def _leaves(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, item in value.items():
         found.update(_leaves(item, f"{prefix}{key}.") if isinstance(item, Mapping) else {prefix + key: item})
     return found
+
+
+def _parent_mismatches(settings: Mapping[str, Any], context: Mapping[str, Any]) -> Metric:
+    """What training says it began with, against the parent in the frozen spec and that parent's files as they are."""
+    if not settings:
+        return logs.missing("count", "settings.json")
+    record = context["spec"].get("parent_record") if context.get("spec") else None
+    began = settings.get("parent_sha256")
+    if record is None:
+        return Metric(value=int(began is not None), unit="count")
+    folder = Path(context["project_dir"]) / record["folder"] / "adapter"
+    if not folder.is_dir():
+        return logs.missing("count", f"the adapter of parent {record['named']}")
+    wrong = (began != record["weights_sha256"]) + (digest_folder(folder) != record["weights_sha256"])
+    wrong += settings.get("base_model_sha256") != record["base_model_sha256"]
+    return Metric(value=wrong, unit="count")
 
 
 def _adapter_change(artifacts: Path, context: Mapping[str, Any]) -> Metric:

@@ -1,0 +1,50 @@
+"""Which samples an earlier training has seen, or one like them: they are no test of a training that goes on from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from tasks.data.leakage import NearIndex
+from tasks.data.merging import SPLIT_THRESHOLD, Flags
+from tasks.data.shingles import shingle_sets
+from tasks.data.similarity import normalise
+
+if TYPE_CHECKING:
+    from tasks.data.preparing import Samples
+
+ROWS_AT_ONCE = 16_384
+_FIELDS = ("device_model", "fault_type", "phenomenon", "steps", "repair")
+
+
+def taught(samples: Samples, learnt: Sequence[Path]) -> Flags:
+    """True for samples near a training sample of one of the files, in what they say or as question and answer."""
+    flags: Flags = np.zeros(len(samples), np.bool_)
+    views = {"content": _content, "asked": _asked}
+    for view, text_of in views.items() if learnt and len(samples) else ():
+        index = NearIndex(samples.sets_of(view, np.arange(len(samples))), SPLIT_THRESHOLD)
+        for path in learnt:
+            for batch in pq.ParquetFile(path).iter_batches(
+                ROWS_AT_ONCE, columns=["split", "kind", "prompt", "answer", *_FIELDS]
+            ):
+                rows = [row for row in batch.to_pylist() if row["split"] == "train"]
+                found, _ = index.near(shingle_sets([normalise(text_of(row)) for row in rows]))
+                flags[found] = True
+    return flags
+
+
+def _asked(row: Mapping[str, Any]) -> str:
+    return f"{row['prompt']}\n{row['answer']}"
+
+
+def _content(row: Mapping[str, Any]) -> str:
+    """What `Draft.content` says of the sample."""
+    if not row["prompt"]:
+        return str(row["answer"])
+    if row["kind"] == "instruction":
+        return _asked(row)
+    return "\n".join(str(row[name]) for name in _FIELDS if row[name])

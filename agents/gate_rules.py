@@ -13,6 +13,7 @@ from agents.expectations import expectations
 from agents.facts import data_facts, source_rows
 from agents.feedback import Request, moved, read_feedback
 from agents.guard import memory_problems, training_problems
+from agents.plan_up import after_stress_test
 from agents.reason_texts import text
 from agents.siblings import dry_run_model
 from agents.training_rules import choose_training
@@ -86,6 +87,7 @@ def _train(context: ProposerContext, memory: MemoryFunction | None) -> Draft:
     for reason_given in measured.reasons:
         if reason_given.parameter.startswith("training."):
             draft.reasons[reason_given.parameter] = reason_given
+    draft.warnings += after_stress_test(context, measured, memory)
     return draft
 
 

@@ -76,6 +76,26 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "小模型走同一流程，几分钟内发现数据和设置的问题",
     ),
     "repeat": ("exactly what the stress test measured", "与压力测试完全一致"),
+    "ladder": (
+        "memory ran out in the stress test with {before}; its ladder measured {after}",
+        "压力测试中 {before} 内存不足；内存阶梯实测了 {after}",
+    ),
+    "warn_ladder": (
+        "differs from what was approved before the stress test: {changes}. Approving this gate approves it",
+        "与压力测试前批准的不同：{changes}。批准本关口即批准这些改动",
+    ),
+    "warn_plan_up": (
+        "the stress test used {share} of usable memory: {change} would use {predicted} by the calibrated account; "
+        "gatewright rework --stage stress_test {wants} measures it first",
+        "压力测试只用了可用内存的 {share}：按校准后的账目，{change} 将用 {predicted}；"
+        "先实测：gatewright rework --stage stress_test {wants}",
+    ),
+    "warn_longer": (
+        "the stress test used {share} of usable memory, and {count:,} records were left out for their length: "
+        "gatewright rework --stage data --want max_length=more would keep more of them",
+        "压力测试只用了可用内存的 {share}，而有 {count:,} 条记录因过长被舍弃："
+        "gatewright rework --stage data --want max_length=more 可保留更多",
+    ),
     "generations": ("the cap of the project", "项目设定的上限"),
     "loss_batch": (
         "half of the training micro batch, so that evaluation never raises the peak",

@@ -13,7 +13,7 @@ from agents.siblings import dry_run_model
 from specs.limits import upper
 from specs.parameters import Method, TrainingConfiguration
 
-_CPU_MICRO_TOKENS = 1024
+CPU_MICRO_TOKENS = 1024
 """Tokens per forward pass on a CPU: more brings no speed there and costs memory."""
 
 _GPU_MICRO_BATCH = 8
@@ -140,7 +140,7 @@ def _batch(draft: Draft, context: ProposerContext, facts: DataFacts) -> None:
     room = wanted if cap is None else int(cap) // training.max_length
     effective = max(1, min(wanted, room))
     on_cpu = context.device.get("kind", "cpu") == "cpu"
-    largest = max(1, _CPU_MICRO_TOKENS // training.max_length) if on_cpu else _GPU_MICRO_BATCH
+    largest = max(1, CPU_MICRO_TOKENS // training.max_length) if on_cpu else _GPU_MICRO_BATCH
     bound = upper(context.spec, draft.gate, "micro_batch")
     largest = largest if bound is None else min(largest, max(1, int(bound)))
     of_rank, micro = _divide(max(1, effective // training.ranks), largest)

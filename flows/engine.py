@@ -19,6 +19,7 @@ from flows.ledger import Lease, Ledger
 from flows.ledger.chain import timestamp
 from flows.ledger.lease import beating
 from flows.ledger.store import MovedError
+from flows.measured import new_rungs
 from flows.opening import gate_document
 from flows.overruling import overruled
 from flows.proposing import memory_of, model_of, proposer_context
@@ -110,7 +111,7 @@ class Engine:
         """Make the proposal of a gate's round and store it before the gate opens."""
         feedback = step.feedback.words if step.feedback else ""
         context = proposer_context(self.workspace, self.spec, self.state, step.gate, step.round, feedback, self.ledger)
-        outcome = make_proposer(self.live_spec, memory_of(self.workspace, self.spec)).consider(context)
+        outcome = make_proposer(self.live_spec, memory_of(self.workspace, self.spec, self.ledger)).consider(context)
         proposal = with_sheet_file(self.workspace, outcome.proposal, context)
         digest = gatefiles.store_proposal(self.workspace.folder, proposal)
         if outcome.transcript is not None:
@@ -189,13 +190,18 @@ class Engine:
         except Stopped:
             raise
         except Exception as error:
+            self.append(*self._rungs(stage, number, self.workspace.checkpoints(stage, number)))
             self.append(_failure(stage, number, error))
             raise
+
+    def _rungs(self, stage: str, attempt: int, folder: Path) -> list[events.MemoryRung]:
+        return new_rungs(self.ledger, self.workspace, stage, attempt, folder)
 
     def _published(self, evidence: Evidence, adopted: bool = False) -> None:
         stage, attempt = evidence.stage, evidence.attempt
         folder = self.workspace.attempt(stage, attempt)
         self.append(
+            *self._rungs(stage, attempt, folder / "artifacts"),
             events.InputsHashed(stage=stage, attempt=attempt, moment="after", inputs=evidence.inputs),
             events.AttemptPublished(
                 stage=stage,

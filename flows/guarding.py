@@ -6,8 +6,8 @@ from agents.contract import MemoryFunction, ProposerContext
 from agents.guard import guard
 from agents.task_sheet import with_consequences
 from flows.ledger import Ledger
+from flows.measured import proposals_as_run
 from flows.proposing import memory_of, proposer_context
-from flows.reviewing import approved_proposals
 from flows.sheets import with_sheet_file
 from flows.state import fold
 from flows.workspace import Workspace, live_spec
@@ -23,8 +23,8 @@ def guard_of(workspace: Workspace, ledger: Ledger, proposal: Proposal) -> Propos
     spec = live_spec(workspace)
     state = fold(ledger.events(workspace.run))
     finished = state.inputs(state.stages)
-    approved = {stage: p for stage, p in approved_proposals(workspace, state).items() if stage in finished}
-    memory = memory_of(workspace, spec)
+    approved = {stage: p for stage, p in proposals_as_run(workspace, state, spec).items() if stage in finished}
+    memory = memory_of(workspace, spec, ledger)
     guarded = guard(proposal, spec, approved=approved, memory=memory)
     if proposal.stage not in state.stages:
         return guarded

@@ -11,14 +11,15 @@ from agents.proposer import MemoryFunction, ProposerContext
 from flows import gatefiles
 from flows.earlier import earlier_results
 from flows.ledger import Ledger
-from flows.reviewing import approved_proposals, evidence_of, last_round
+from flows.measured import calibrations_of, proposals_as_run
+from flows.reviewing import evidence_of, last_round
 from flows.state import RunState
 from flows.surveying import survey_of
 from flows.workspace import Workspace, live_spec
 from specs.credentials import without_secrets
 from specs.parameters import TrainingConfiguration
 from specs.project import Project
-from specs.proposals import MemoryCheck
+from specs.proposals import Calibration, MemoryCheck
 from specs.stages import Progress, Quiet
 from tasks.models.resolve import ResolvedModel, resolve_base_model
 
@@ -29,17 +30,29 @@ def model_of(workspace: Workspace, spec: Project, progress: Progress | None = No
     return resolve_base_model(spec.base_model, workspace.project_dir, hub, progress or Quiet())
 
 
-def memory_of(workspace: Workspace, spec: Project) -> MemoryFunction:
-    """The memory account of a training configuration, for the base model and the device of a run."""
+def memory_of(workspace: Workspace, spec: Project, ledger: Ledger | None = None) -> MemoryFunction:
+    """The memory account of a training configuration, for the base model and the device of a run.
+
+    With a ledger it is calibrated by the newest stress test of the project on the same device and software.
+    """
 
     @cache
     def folder() -> Path:  # resolving hashes the weights: once is enough
         return model_of(workspace, spec).folder
 
+    @cache
+    def learnt() -> list[Calibration]:
+        return calibrations_of(workspace, ledger, spec.project) if ledger is not None else []
+
     def account(training: TrainingConfiguration) -> MemoryCheck:
         from tasks.memory import account_for, this_device
+        from tasks.stress.calibration import calibrated, key_of, matching
+        from tasks.stress.environment import environment_of
 
-        return account_for(folder(), training, this_device(spec.hardware), training.max_length)
+        device = this_device(spec.hardware, spec.launcher.memory_gb)
+        check = account_for(folder(), training, device, training.max_length)
+        found = matching(learnt(), key_of(environment_of(device, training), training)) if learnt() else None
+        return calibrated(check, found) if found else check
 
     return account
 
@@ -66,7 +79,7 @@ def proposer_context(
         folder = workspace.attempt("data", evidence["data"].attempt)
         lengths = json.loads((folder / "artifacts" / "summary.json").read_bytes())
     last = last_round(state, gate, round)
-    approved = approved_proposals(workspace, state)
+    approved = proposals_as_run(workspace, state, spec)
     sources, _problems = probe_sources(workspace.project_dir, spec)
     model = model_of(workspace, spec).folder
     return ProposerContext(

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from flows import signing
 from flows.audit.history import History
+from flows.audit.measured import unmeasured
 from flows.audit.report import Checks, Part
 from flows.decide import follows
 from flows.folding import Gate, RunState, advance, may_amend
@@ -50,6 +51,7 @@ CHECKS = {
     "signed": "each signature is by a key of its person, over exactly what was decided",
     "blocked": "each gate said truly whether a blocking criterion had failed, and what its sheet leaves open",
     "order": "nothing ran, was released or ended without its decision",
+    "measured": "what was trained is what the stress test measured",
 }
 """The steps after the first, by the short name under which faults are collected."""
 
@@ -257,6 +259,7 @@ def _transition(
             _closing(found, state, event, payload, policy)
         case AttemptReserved():
             found["order"] += [f"{where}: {fault}" for fault in _attempt(history, state, payload)]
+            found["measured"] += [f"{where}: {fault}" for fault in unmeasured(history, state, payload)]
         case AttemptPublished():
             attempt = state.current(payload.stage)
             again = attempt is not None and attempt.state == "published" and attempt.evidence == payload.evidence

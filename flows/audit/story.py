@@ -21,7 +21,7 @@ from flows.ledger.chain import opened, timestamp
 from specs.base import Language
 from specs.criteria import Metric, Verdict
 from specs.errors import GatewrightError, InputError
-from specs.events import PAYLOADS, FallbackTaken, LeaseTaken, RunClosed, RunStopped
+from specs.events import PAYLOADS, FallbackTaken, LeaseTaken, MemoryRung, RunClosed, RunStopped
 from specs.proposals import Expectation
 from specs.words import nearest
 
@@ -215,6 +215,7 @@ def _gate(gate: Gate, language: Language) -> list[str]:
 
 def _attempt(history: History, attempt: Attempt, language: Language) -> list[str]:
     lines = [word(language, "attempt", attempt=attempt.number, state=state_word(language, attempt.state))]
+    lines += _rungs(history, attempt, language)
     if not attempt.evidence:
         return lines
     evidence = history.evidence(attempt.stage, attempt.number)
@@ -235,6 +236,18 @@ def _attempt(history: History, attempt: Attempt, language: Language) -> list[str
             )
         )
     return lines + [f"  {line}" for line in _table(rows)]
+
+
+def _rungs(history: History, attempt: Attempt, language: Language) -> list[str]:
+    """The out-of-memory ladder of an attempt, a line a rung; nothing where the approved configuration ran."""
+    found = [r for _, r in history.of(MemoryRung) if (r.stage, r.attempt) == (attempt.stage, attempt.number)]
+    lines = [word(language, "ladder", count=len(found))] if found else []
+    for rung in found:
+        changes = ", ".join(f"{path} = {value}" for path, value in rung.changes.items())
+        outcome = word(language, "rung_taken" if rung.taken else f"rung_{rung.outcome}")
+        parts = [part for part in (changes, outcome, "" if rung.outcome == "runs" else rung.why) if part]
+        lines.append("  " + word(language, "rung", number=rung.number, rung=rung.rung, said="; ".join(parts)))
+    return lines
 
 
 def _expected(history: History, attempt: Attempt) -> list[Expectation]:

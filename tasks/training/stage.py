@@ -17,6 +17,8 @@ from specs.stages import Progress, StageContext, StageResult
 from tasks.data.batch_plan import PlanRow, read_plan
 from tasks.data.objectives import taken
 from tasks.parents import require_parent
+from tasks.memory.devices import this_device
+from tasks.stress.environment import require_same
 from tasks.training.job import Job
 from tasks.training.judgement import GO_ON, choose_judged, judge_step
 from tasks.training.launch import keep_results, run_training, training_notes
@@ -162,3 +164,5 @@ def _same_as_stress_test(context: StageContext, job: Job) -> None:
             "this configuration is not the one that passed the stress test",
             "rework the stress test with it: train runs only what was measured",
         )
+    measured = json.loads(_artifact(context, "stress_test", "device.json").read_bytes())
+    require_same(measured, this_device("auto", context.spec.launcher.memory_gb), job.training)

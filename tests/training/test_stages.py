@@ -20,7 +20,9 @@ from specs.stages import Quiet, StageContext
 from tasks import dry_run
 from tasks.data.batch_plan import plan_batches, write_plan
 from tasks.interrupts import STOP
+from tasks.memory.devices import this_device
 from tasks.models.folder import digest_model
+from tasks.stress.environment import environment_of
 from tasks.training import stage as train_stage
 from tasks.verify import dry_run as verify_dry_run
 from tasks.verify import train as verify_train
@@ -68,6 +70,8 @@ def stress_folder(project: Path, samples_file: Path, model: Path, training: Trai
     found = fingerprint(training, digest_model(model), sha256_file(samples_file))
     (folder / "artifacts" / "settings.json").write_text(json.dumps({"fingerprint": found}))
     (folder / "artifacts" / "measurement.json").write_text(json.dumps({"peak_bytes": 10**12}))
+    measured_on = {"environment": environment_of(this_device(), training)}
+    (folder / "artifacts" / "device.json").write_text(json.dumps(measured_on))
     return folder
 
 

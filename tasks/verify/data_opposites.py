@@ -21,7 +21,7 @@ _CHINESE = re.compile(
     r"左|右|高|低|正[转向极]|反[转向极]|负[转向极]|顺时针|逆时针|[上下前后内外](?=[侧部端方面限圈径环门腔])|[进出](?=[口水油气风料])"
     r"|输入|输出|打开|关闭|开启|常开|常闭|断开|闭合|松开|夹紧|启动|停止|[过偏太变][大小快慢长短热冷松紧]|增大|减小|正常|异常"
 )
-_DENIALS = re.compile(r"\b(?:not|never|without|cannot|nor)\b|n['’]t\b|\bno\b(?!\.?\s*\d)|[不没未无]|非(?!常)")
+_DENIALS = re.compile(r"\b(?:not|never|without|cannot|nor)\b|n\W{1,2}t\b|\bno\b(?!\.?\s*\d)|[不没未无]|非(?!常)")
 _NOTHING_CELL = re.compile(r"^(?:无|暂无|none|null|nan|nil|n/a|-+|/)$", re.IGNORECASE | re.MULTILINE)
 
 

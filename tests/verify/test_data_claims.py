@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 
 from specs.criteria import Metric
 from specs.project import Project
+from tasks.data.similarity import critical_tokens, normalise
 from tasks.prompts import PromptTemplate
 from tasks.verify.data import metrics
+from tasks.verify.data_opposites import opposed
 from tasks.verify.data_review import chance_allows
-from tasks.verify.data_words import in_order, same_code, says_otherwise
+from tasks.verify.data_words import in_order, same_code, says_otherwise, without_marks
 from tests.support.raw_project import EXACT_ROW, NEAR_ROW, VARIANT_ROWS, make_project, run_stage, stage_context
 
 Rows = list[dict[str, Any]]
@@ -281,6 +283,55 @@ def test_masked_words_may_be_missing_and_no_others(words: list[str], at: int, co
     masked = [*words[:at], "[NAME]", *words[at + count :]]
     assert in_order(" ".join(masked), " ".join(words))
     assert not in_order(" ".join([*words[:at], *words[at + 1 :]]), " ".join(words))
+
+
+SPOKEN = st.lists(
+    st.sampled_from(
+        [
+            "pump",
+            "Left",
+            "on",
+            "won't",
+            "won:t",
+            "isn’t",
+            "not",
+            "No. 5",
+            "no",
+            "first",
+            "阀",
+            "左侧",
+            "打开",
+            "未",
+            "过高",
+        ]
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+@given(SPOKEN, st.randoms(use_true_random=False), st.sampled_from([" ", ", ", "; "]))
+def test_what_the_stage_may_merge_is_no_opposite_for_the_verifier(words, random, glue):
+    other = list(words)
+    random.shuffle(other)
+    a, b = " ".join(words), glue.join(other)
+    if critical_tokens(normalise(a)) == critical_tokens(normalise(b)):
+        assert not opposed(a, b) or not opposed(without_marks(a), without_marks(b))
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("valve is open", "valve is closed"),
+        ("spindle starts", "spindle does not start"),
+        ("主轴左侧漏油", "主轴右侧漏油"),
+        ("压力过高", "压力过低"),
+        ("未更换轴承", "更换轴承"),
+    ],
+)
+def test_opposites_and_denials_are_told_apart(a: str, b: str):
+    assert opposed(a, b)
+    assert not opposed(a, f"{a}.")
 
 
 def test_codes_are_the_same_however_they_are_written():

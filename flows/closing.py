@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 
-from flows import gatefiles, runner, signing
+from flows import gatefiles, runner, signing, tokens
 from flows.deciding import policy_is_pinned, prove, signer
 from flows.frozen import frozen_policy
 from flows.ledger import Ledger
@@ -55,7 +55,10 @@ def close_run(
         authentication = "ssh_signature"
     elif token:
         credential, authentication = prove(token, actor, workspace), "token"
-    closing = RunClosed(reason=reason, lost=lost, authentication=authentication, credential=credential)
+    typed_by = "" if key or token else tokens.account()
+    closing = RunClosed(
+        reason=reason, lost=lost, authentication=authentication, credential=credential, account=typed_by
+    )
     if policy is not None:
         _may_close(policy, state, actor, authentication)
     if key:

@@ -19,6 +19,7 @@ from flows.ledger.chain import timestamp
 from flows.ledger.store import OWN_ACTOR
 from flows.removal import removed_files
 from flows.standing import approved_by, standing, waiting
+from flows.unseen import stage_of
 from specs.canonical import digest
 from specs.decisions import Authentication, Choice, Decision, signed_bytes
 from specs.errors import DecisionRefused, GuardRefused, InputError
@@ -54,11 +55,14 @@ def decide(
     expected_digest: str | None = None,
     requests: Mapping[str, Any] | None = None,
     credential: str = "",
+    account: str = "",
     sign: Sign | None = None,
     rehearsal: str = "",
     name: str | None = None,
 ) -> Event:
     """Validate a decision on the open gate of a run and record it; returns the recorded event.
+
+    `account` is the system account that typed it, where neither key nor token proves who decides.
 
     `edits` maps a parameter (its dotted path, or the end of it) to a value, texts read as YAML; `requests`, of a
     rework, to the value asked for or to `less` or `more`. `expected_digest` is what the person was shown; `name` is
@@ -89,6 +93,7 @@ def decide(
         rework_stage=rework_stage,
         self_approved=policy.solo,
         credential=credential,
+        account=account,
         rehearsal=rehearsal,
     )
     _once(policy, gate, decision)
@@ -244,7 +249,8 @@ def _same_as_shown(gate: Gate, run_dir: Path, expected: str | None, choice: str,
     if gone and choice != "reject":
         raise DecisionRefused(
             f"what {where} showed was removed on request since it opened: {', '.join(gone)}",
-            "make it anew with `gatewright rework --stage STAGE`, or reject; nobody approves what was not shown",
+            f"make it anew with `gatewright rework {run_dir.name} --stage {stage_of(gone)} --as WHO -m WHY`, "
+            "or reject; nobody approves what was not shown",
         )
     if changed and choice != "reject":  # a run whose files are lost can still be ended
         raise DecisionRefused(

@@ -76,6 +76,7 @@ def record(
         expected_digest=expected_digest,
         requests=requests,
         credential=credential,
+        account="" if key or token else tokens.account(),
         sign=signer(workspace, state, actor, key) if key else None,
         name=name,
         rehearsal=rehearsal,

@@ -266,6 +266,7 @@ class Engine:
         if step.recorded:
             return
         if isinstance(step, Done):
+            require_entitled(self.ledger, self.workspace)
             self.append(finished_record(self.workspace, self.state))
             return
         decision = step.gate.decision
@@ -299,14 +300,14 @@ def at_work(project_dir: Path, run: str, take_over: str = "") -> Iterator[Engine
     created = fold(ledger.events(run)).created
     if created is None:
         raise InputError(f"the ledger does not know the run {run!r}", "`gatewright runs` lists the runs")
+    settle(workspace, created.spec)
+    spec = frozen_spec(workspace)
     if sha256_file(workspace.folder / "spec.json") != created.spec:
         raise Refused(
             f"spec.json of run {run} is not the spec that the run began with",
             f"restore it from a backup, or end the run: gatewright close {run} --as WHO -m WHY",
         )
     lease = ledger.take_lease(run, take_over=take_over)
-    settle(workspace, created.spec)
-    spec = frozen_spec(workspace)
     try:
         with beating(lease):
             yield Engine(workspace, spec, ledger, lease, session_of(run))

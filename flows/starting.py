@@ -49,7 +49,9 @@ def start_run(project: Path, run: str | None, rehearse: float | None = None) -> 
         raise InputError(f"{workspace.folder} exists", "choose another --run-id; nothing of a run is overwritten")
     if ledger.knows(name):
         raise RunOpen(f"run {name} exists already in this ledger", "choose another --run-id")
-    pinned = require_pinned(loaded.spec.project, loaded.folder, loaded.spec.policy)
+    names = {row.project for row in ledger.runs() if (loaded.folder / "runs" / row.run).is_dir()}
+    names.add(loaded.spec.project)  # earlier names too: renaming and moving a project leaves no pin behind
+    pinned = [require_pinned(name, loaded.folder, loaded.spec.policy) for name in sorted(names)]
     digests = freeze(workspace, spec)
     graph = loaded.spec.graph
     ledger.create_run(
@@ -67,7 +69,7 @@ def start_run(project: Path, run: str | None, rehearse: float | None = None) -> 
             parent=spec.parent or "",
             parent_weights=spec.parent_record.weights_sha256 if spec.parent_record else None,
             solo=loaded.spec.policy.solo,
-            policy_pinned=pinned,
+            policy_pinned=any(pinned),
             identity=secrets.token_hex(16),
         ),
         loaded.folder,

@@ -76,6 +76,7 @@ class Decision(Strict):
     self_approved: bool = False
     rehearsal: str = Field("", description="the passed rehearsal that a training on several devices rests on")
     credential: str = Field("", description="fingerprint of the key, or id of the token; never a secret")
+    account: str = Field("", description="system account that typed it; empty where a key or token proves who decides")
     signature: str = Field("", description="SSH signature over all other fields, armoured")
 
 

@@ -332,6 +332,7 @@ class RunClosed(Payload):
     lost: list[str] = Field(default_factory=list)
     authentication: Authentication | None = Field(None, description="as of a decision; null in old records")
     credential: str = Field("", description="fingerprint of the key, or id of the token; never a secret")
+    account: str = Field("", description="system account that typed it; empty where a key or token proves who closes")
     signature: str = Field("", description="SSH signature over the other fields, run and person; armoured")
 
 

@@ -208,6 +208,15 @@ class Budget(Strict):
     money: float = Field(0, ge=0, description="in the currency of the prices; 0: own hardware, not counted")
 
 
+class Retention(Strict):
+    """What `gatewright gc` deletes when the command does not say."""
+
+    older_than: str = Field("7d", pattern=r"^\d+(\.\d+)?[dh]$", description="days or hours: 7d, 12h, 0d")
+    quota: str | None = Field(
+        None, pattern=r"^\d+(\.\d+)? ?[KMGT]?B$", description="50GB: only as much as brings the project below it"
+    )
+
+
 class SpecCriterion(Strict):
     """A criterion as a person writes it."""
 
@@ -308,6 +317,7 @@ class Project(Strict):
         None, description="how much plain text is trained on beside questions and answers; null: all samples once"
     )
     budget: Budget = Field(Budget(), description="what the training may cost")
+    retention: Retention = Field(Retention(), description="what gc deletes when the command does not say")
     acceptance: dict[str, list[SpecCriterion]] = Field(
         default_factory=dict,
         description="criteria per stage, added to its defaults; one on the same metric and side replaces the default",

@@ -35,8 +35,8 @@ from specs.events import (
     RunCreated,
     RunFinished,
     RunRejected,
-    WorkHandedIn,
     SpecAmended,
+    WorkHandedIn,
     WorkHandedOut,
 )
 from specs.policy import Policy, read_frozen
@@ -228,11 +228,11 @@ def _transition(
 ) -> None:
     where = f"event {event.sequence}: {payload.kind}"
     match payload:
-        case ProposalMade():
-            due = [*next_steps(state), *next_steps(state, retry=False)]
         case SpecAmended():
             if not may_amend(state) or state.created is None or payload.before != state.created.spec:
                 found["order"].append(f"{where}: the spec could not be taken in anew then")
+        case ProposalMade():
+            due = [*next_steps(state), *next_steps(state, retry=False)]
             if not any(isinstance(s, Propose) and (s.gate, s.round) == (payload.gate, payload.round) for s in due):
                 found["order"].append(f"{where}: gate {payload.gate} round {payload.round} was not due")
         case GateOpened():
@@ -378,6 +378,8 @@ def _persons(checks: Checks, history: History) -> None:
     said = ", ".join(f"{count} {way}" for way, count in sorted(ways.items())) or "none"
     claims = ways["unauthenticated"]
     limit = f"; {claims} of {len(decisions)} are claims: who typed the name cannot be verified" if claims else ""
-    terminal = "; terminal confirmations rest on the user accounts of the machine" if ways["terminal"] else ""
+    accounts = ", ".join(sorted({d.account for d in decisions} - {""}))
+    named = f" ({accounts})" if accounts else ""
+    terminal = f"; terminal confirmations rest on the user accounts of the machine{named}" if ways["terminal"] else ""
     token = "; tokens were checked when they were given, and cannot be verified again" if ways["token"] else ""
     checks.add("who decided, as far as it can be known", [], said + limit + terminal + token)

@@ -87,11 +87,18 @@ def go_on(
 @guarded
 def gc(
     project: Annotated[Optional[Path], typer.Argument(metavar="PROJECT", help="Default: the project here.")] = None,  # noqa: UP045
-    older_than: Annotated[str, typer.Option("--older-than", metavar="AGE", help="Days or hours: 7d, 12h, 0.")] = "7d",
+    older_than: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--older-than", metavar="AGE", help="Days or hours: 7d, 12h, 0. Default: retention in the spec."),
+    ] = None,
     quota: Annotated[
-        str,
-        typer.Option("--quota", metavar="SIZE", help="Delete only as much, oldest first, as brings it below: 50GB."),
-    ] = "",
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            "--quota",
+            metavar="SIZE",
+            help="Delete only as much, oldest first, as brings it below: 50GB. Default: retention in the spec.",
+        ),
+    ] = None,
     who: Annotated[str, typer.Option("--as", metavar="WHO", help="Who does it; recorded.")] = "gatewright",
     yes: Yes = False,
     as_json: AsJson = False,
@@ -105,7 +112,8 @@ def gc(
 
     folder = project_folder(project)
     spec = load_project(folder).spec
-    findings = cleaning.find_garbage(folder, spec, datetime.now(UTC), cleaning.parse_age(older_than))
+    age, quota = older_than or spec.retention.older_than, spec.retention.quota if quota is None else quota
+    findings = cleaning.find_garbage(folder, spec, datetime.now(UTC), cleaning.parse_age(age))
     chosen, over = findings.candidates, 0
     if quota:
         chosen, over = cleaning.within_quota(findings, cleaning.parse_bytes(quota))
@@ -156,14 +164,19 @@ def forget(
     """Remove files of a run on request, such as a person's data. Their digests stay in the record, which says so."""
     from flows.cli.find import find_run
     from flows.removal import remove, search
+    from flows.state import fold
+    from flows.unseen import showing
 
     found = find_run(run, project)
+    state = fold(found.ledger.events(found.run))
     paths = list(path or [])
     hits = search(found.workspace, found.ledger, containing) if containing else None
     if hits:
         paths += hits.removable
     if not paths and not hits:
         raise InputError("say what to remove", "--path FILE names it, --containing TEXT finds it")
+    named = [f for p in paths for f in ([p] if (found.workspace.folder / p).is_file() else _below(found.workspace, p))]
+    gates = showing(found.workspace, state, named)
     removed: Any = []
     if yes and paths:
         name = found.ledger.run(found.run).project
@@ -176,17 +189,26 @@ def forget(
                 "found": sorted(set(paths)),
                 "in_the_record": hits.record if hits else [],
                 "in_events": hits.events if hits else [],
+                "open_gates": [vars(gate) for gate in gates],
             }
         )
         return EXIT_DONE
     for name in sorted(set(paths)):
         say(f"  {name}")
     say(f"removed {len(removed)} files" if yes else f"{len(set(paths))} files would be removed; do it with --yes")
+    for gate in gates:
+        tell(("warning: " if yes else "warning, if you do: ") + gate.sentence(found.run))
     if hits and (hits.record or hits.events):
         numbers = ", ".join(map(str, hits.events))
         tell(f"cannot be taken back: {', '.join(hits.record) or 'no document'}; events: {numbers or 'none'}")
     tell("raw files, and weights that were trained on the data, are not searched: see docs/operations.md")
     return EXIT_DONE
+
+
+def _below(workspace: Any, path: str) -> list[str]:
+    """The files below a folder of a run; none where there is no such folder."""
+    folder = workspace.folder / path
+    return [p.relative_to(workspace.folder).as_posix() for p in sorted(folder.rglob("*")) if p.is_file()]
 
 
 @app.command()

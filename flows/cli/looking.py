@@ -49,6 +49,8 @@ def status(run: RunArgument = None, project: ProjectOption = None, as_json: AsJs
 def _sentence(gate: dict[str, Any]) -> str:
     from flows.standing import sentence
 
+    if gate.get("way_out"):
+        return str(gate["way_out"])
     return sentence(gate) if "quorum" in gate else "waits for a decision"
 
 
@@ -86,6 +88,14 @@ def standing_of(workspace: Any, ledger: Any) -> dict[str, Any]:
             gate_entry(workspace.run, gate, found.waits_for, found.document())
             for gate, found in zip(state.open_gates, others, strict=True)
         ]
+    if state.open_gates:
+        from flows.unseen import unseen
+
+        gone = {(found.gate, found.round): found for found in unseen(workspace, state)}
+        for gate, entry in zip(state.open_gates, document["open_gates"], strict=True):
+            found = gone.get((gate.name, gate.round))
+            entry["missing"] = found.files if found else []
+            entry["way_out"] = found.sentence(workspace.run) if found else ""
     return document
 
 

@@ -47,11 +47,17 @@ def tell(text: str) -> None:
 
 
 def show(renderable: Any) -> None:
-    """A rich table or panel on stdout; as wide as the terminal, 120 columns without one."""
+    """A rich table or panel on stdout; as wide as the terminal. Without one as COLUMNS says, else 120 columns."""
     from rich.console import Console
 
-    width = None if sys.stdout.isatty() else 120
+    width = None if sys.stdout.isatty() else _columns()
     Console(file=sys.stdout, width=width, highlight=False, emoji=False, markup=False).print(renderable)
+
+
+def _columns() -> int:
+    """The width that the environment asks for; one that no table fits into is none."""
+    given = os.environ.get("COLUMNS", "")
+    return int(given) if given.isascii() and given.isdigit() and int(given[:6]) >= 20 else 120
 
 
 def error_document(error: GatewrightError) -> dict[str, Any]:

@@ -226,8 +226,12 @@ def _gate_lines(state: Any, gate: Any, workspace: Any, where: str) -> list[str]:
                 value = "not measured" if verdict.value is None else f"{verdict.value:.6g}"
                 lines.append(f"  failed: {verdict.metric} = {value} (must be {verdict.op} {verdict.bound:g})")
     lines.append(f"  1. look:    gatewright review {run}{where}")
-    lines.append(f"  2. decide:  {_deciding(gate, workspace, where)}")
-    return lines
+    command, others = _deciding(state, gate, workspace, where)
+    if gate.findings:
+        lines.append(f"  2. correct: project.yaml, then: gatewright resume {run}{where} --anew")
+        return [*lines, f'     or:      {command} --override -m "why"']
+    lines.append(f"  2. decide:  {command}")
+    return [*lines, f"     or as:   {', '.join(map(shlex.quote, others))}"] if others else lines
 
 
 def _who(gate: Any, workspace: Any) -> list[str]:
@@ -239,22 +243,30 @@ def _who(gate: Any, workspace: Any) -> list[str]:
     return [] if policy.solo and not policy.at(gate.name).expires_after_s else [f"  {waiting(policy, gate).sentence()}"]
 
 
-def _deciding(gate: Any, workspace: Any, where: str) -> str:
-    """The command of somebody whom the gate waits for, with what the policy asks of it."""
+def _deciding(state: Any, gate: Any, workspace: Any, where: str) -> tuple[str, list[str]]:
+    """The command of somebody whom the gate waits for, with what the policy asks of it; and who else may decide."""
     from flows.decide import DIGEST_DIGITS
     from flows.standing import waiting
+    from flows.unseen import unseen
     from flows.workspace import frozen_policy
+    from specs.rulings import overriders
 
     policy = frozen_policy(workspace)
     stands, rules = waiting(policy, gate), policy.at(gate.name)
-    who = next(iter((*stands.waits_for, *rules.reviewers)), "WHO")
-    rework = gate.blocked or not stands.waits_for
+    people = stands.waits_for or rules.reviewers
+    if gate.findings:
+        people = [who for who in overriders(policy, rules) if who in people]
+    who = next(iter(people), "WHO")
+    gone = next((f for f in unseen(workspace, state) if (f.gate, f.round) == (gate.name, gate.round)), None)
+    rework = (gate.blocked and not gate.findings) or not stands.waits_for or gone is not None
     command, why = ("rework", ' -m "what to change"') if rework else ("approve", "")
+    if gone is not None:
+        why = f' --stage {gone.stage} -m "what it showed is gone"'
     if gate.amendments and not rework:
         why += f" --digest {gate.digest[:DIGEST_DIGITS]}"
     if rules.authentication == "ssh_signature":
         why += " --sign default"
-    return f"gatewright {command} {workspace.run}{where} --as {shlex.quote(who)}{why}"
+    return f"gatewright {command} {workspace.run}{where} --as {shlex.quote(who)}{why}", list(people[1:])
 
 
 def _detach(workspace: Any, as_json: bool) -> int:

@@ -9,10 +9,12 @@ from pathlib import Path
 from flows.audit.release import signer_of
 from flows.ledger import Ledger
 from flows.proposing import model_of
+from flows.rehearsing import is_rehearsal
 from flows.reviewing import approved_proposals, evidence_of
 from flows.state import RunState, fold
 from flows.workspace import Workspace, frozen_spec
 from specs.decisions import Decision
+from specs.errors import Refused
 from specs.events import ApprovalRecorded, DecisionRecorded
 from specs.parameters import ReleaseParameters, TrainParameters
 from specs.stages import Progress
@@ -36,8 +38,13 @@ def release_signer() -> Signer | None:
 
 
 def release_facts(workspace: Workspace, ledger: Ledger, progress: Progress) -> ReleaseFacts:
-    """Everything the bundle says that is not in the attempts themselves."""
+    """Everything the bundle says that is not in the attempts themselves. Raises `Refused` for a rehearsal."""
     state = fold(ledger.events(workspace.run))
+    if is_rehearsal(state):
+        raise Refused(
+            f"run {workspace.run} is a rehearsal, and nothing of a rehearsal is released",
+            "run in earnest: gatewright run, without --rehearse",
+        )
     spec = frozen_spec(workspace)
     model = model_of(workspace, spec, progress)
     proposals = approved_proposals(workspace, state)

@@ -11,6 +11,7 @@ from specs.criteria import Metric
 from tasks.verify import mix, packing, rehearsal
 from tasks.verify import stress_ladder as ladder
 from tasks.verify import training_logs as logs
+from tasks.verify.interruptions import allowed, beyond
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -38,7 +39,9 @@ def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str,
         "usable_share": _share(measured, steps),
         "evaluation_peak_ratio": _evaluation(artifacts, steps),
         "nonfinite_steps": logs.nonfinite_steps(steps),
-        "resume_loss_difference": _resume_difference(steps, artifacts / "resumed"),
+        "resume_loss_difference": _resume_difference(
+            steps, artifacts / "resumed", allowed(logs.document(artifacts / "settings.json"))
+        ),
         "seconds_per_step": _seconds_per_step(planned, ran, steps),
         "planned_hours": ladder.planned_hours(planned, ran, steps, samples),
         "settings_unexplained": ladder.unexplained_settings(artifacts, training),
@@ -185,15 +188,16 @@ def _evaluation(artifacts: Path, steps: Rows) -> Metric:
     return Metric(value=round(max(peaks) / max(int(line["memory_bytes"]) for line in steps), 6), unit="share")
 
 
-def _resume_difference(straight: Rows, resumed: Path) -> Metric:
-    """Largest loss difference over the steps after the save; the resumed worker must have begun at a checkpoint."""
+def _resume_difference(straight: Rows, resumed: Path, share: float) -> Metric:
+    """Largest loss difference over the steps after the save, beyond the `share` that the device computes differently
+    anyway; the resumed worker must have begun at a checkpoint."""
     sessions, after = logs.lines(resumed / "sessions.jsonl"), logs.lines(resumed / "metrics.jsonl")
     start = int(sessions[-1]["from_step"]) if sessions else 0
     wanted = {line["step"]: line["loss"] for line in straight if line["step"] > start}
     found = {line["step"]: line["loss"] for line in after if line["step"] > start}
     if start == 0 or not wanted or wanted.keys() != found.keys() or None in (*wanted.values(), *found.values()):
         return logs.missing("nats/token", "a resumed run with the same steps")
-    return Metric(value=max(abs(found[s] - wanted[s]) for s in wanted), unit="nats/token")
+    return Metric(value=max(beyond(wanted[s], found[s], share) for s in wanted), unit="nats/token")
 
 
 def _seconds_per_step(planned: Rows, ran: Rows, steps: Rows) -> Metric:

@@ -12,14 +12,15 @@ import flows.rehearsing
 from flows.audit import verify
 from flows.ledgers import ledger_of_run
 from flows.rehearsing import devices_of, passed_rehearsal
+from flows.releasing import release_facts
 from flows.starting import start_run
 from flows.state import fold, status_document
 from flows.workspace import Workspace, frozen_spec
 from specs.canonical import canonical_bytes
-from specs.errors import GuardRefused, InputError, RunOpen
+from specs.errors import GuardRefused, InputError, Refused, RunOpen
 from specs.events import GateOpened, RunFinished
 from specs.files import write_bytes
-from specs.stages import StageContext
+from specs.stages import Quiet, StageContext
 from tests.support import light_run
 
 pytestmark = pytest.mark.usefixtures("light_stages")
@@ -66,6 +67,8 @@ def test_a_rehearsal_is_marked_everywhere_and_ends_without_a_release_gate(projec
     assert passed_rehearsal(ledger, "light", "0" * 64) is None
     report = verify(ledger, "small", workspace.folder)
     assert report.ok
+    with pytest.raises(Refused, match="nothing of a rehearsal is released"):
+        release_facts(workspace, ledger, Quiet())
 
 
 def test_a_rehearsal_with_a_blocking_criterion_that_was_overridden_did_not_pass(project, monkeypatch):

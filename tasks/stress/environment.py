@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -94,8 +93,7 @@ def _capability() -> str:
         return ""
     line = next((line for line in text.splitlines() if line.startswith("flags")), "")
     flags = set(line.partition(":")[2].split())
-    wanted = os.environ.get("ATEN_CPU_CAPABILITY", "").upper()
-    return wanted or next((name for name, needed in _LEVELS if needed <= flags), "")
+    return next((name for name, needed in _LEVELS if needed <= flags), "")
 
 
 def _version(name: str) -> str:

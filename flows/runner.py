@@ -102,8 +102,10 @@ def require_as_shown(order: Order, digests: Mapping[str, str]) -> None:
         return
     kinds = SHOWN[:1] if order.stage == "data" else SHOWN[1:]
     gate = GateDocument.model_validate_json(order.gate_document).inputs
-    shown = {name: sha for name, sha in gate.items() if name.startswith(kinds)}
     now = {name: sha for name, sha in digests.items() if name.startswith(kinds)}
+    # A gate shows what finished stages ran on too; of an added stage its own files and code count.
+    own = gate.keys() if order.stage == "data" else now.keys()
+    shown = {name: gate[name] for name in own if name in gate and name.startswith(kinds)}
     if now != shown and gate:
         changed = sorted(k for k in now.keys() | shown.keys() if now.get(k) != shown.get(k))
         raise GatewrightError(

@@ -1,0 +1,237 @@
+"""Promises of the plan search: what is feasible fits, more never takes away, the invariant holds, reasons help."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from specs.parameters import TrainingConfiguration
+from tasks.planning.candidates import placements
+from tasks.planning.families import Families
+from tasks.planning.measured import measured_of
+from tasks.planning.plans import Configuration, Limits, PlanSearch
+from tasks.planning.search import BAND, Search, best_of_each, search
+from tasks.planning.timing import step_seconds
+from tasks.planning.workload import Workload
+from tests.planning.conftest import SMALL, WORKLOAD, machine_of
+
+MIB = 2**20
+FRAMEWORK = 512 * MIB
+
+
+def found(families: Families, usable: int, count: int = 1, limits: Limits | None = None, **more: Any) -> PlanSearch:
+    machine = machine_of(usable, count, **more)
+    return search("small", SMALL, machine, WORKLOAD, limits or Limits(), families)
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.integers(FRAMEWORK, FRAMEWORK + 400 * MIB), st.integers(1, 300 * MIB), st.sampled_from([1, 2]))
+def test_more_memory_never_makes_a_plan_infeasible(families: Families, usable: int, more: int, count: int):
+    few, many = found(families, usable, count), found(families, usable + more, count)
+    before = {p.configuration for p in few.plans}
+    assert before <= {p.configuration for p in many.plans}
+    assert few.candidates == many.candidates
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.integers(FRAMEWORK, FRAMEWORK + 400 * MIB), st.sampled_from([1, 2]))
+def test_every_feasible_plan_fits_and_keeps_the_effective_batch(families: Families, usable: int, count: int):
+    result = found(families, usable, count)
+    for plan in result.plans:
+        assert plan.account is not None
+        assert plan.account.process_bytes <= usable
+        assert plan.configuration.effective_batch == WORKLOAD.effective_batch
+    for plan in result.refused:
+        assert plan.refused is not None
+        assert plan.configuration.effective_batch == WORKLOAD.effective_batch
+        assert plan.account is not None
+        assert plan.account.process_bytes > usable
+
+
+def test_a_way_out_does_make_it_fit(families: Families):
+    result = found(families, FRAMEWORK + 60 * MIB)
+    state = Search(SMALL, machine_of(FRAMEWORK + 60 * MIB), WORKLOAD, Limits(), families)
+    helped = 0
+    for plan in result.refused:
+        assert plan.refused is not None
+        for step in plan.refused.way_out:
+            if step.lever in ("cards", "other_processes", "allocator") or not step.fits:
+                continue
+            alone = len([s for s in plan.refused.way_out if not s.fits]) == 0
+            if alone:
+                changed = Configuration.model_validate({**plan.configuration.model_dump(), **step.change})
+                assert not state.lacks(state.account(changed)), step
+                assert changed.effective_batch == WORKLOAD.effective_batch
+                helped += 1
+    assert helped > 10
+
+
+def test_levers_come_in_their_order(families: Families):
+    order = [
+        "micro_batch",
+        "activation_checkpointing",
+        "optimizer",
+        "length",
+        "lora",
+        "qlora",
+        "zero",
+        "offload",
+        "cards",
+    ]
+    for plan in found(families, FRAMEWORK + 60 * MIB, 2).refused:
+        assert plan.refused is not None
+        places = [order.index(s.lever) for s in plan.refused.way_out]
+        assert places == sorted(places)
+
+
+def test_the_preferred_plan_is_the_simplest_within_the_band(families: Families):
+    result = found(families, FRAMEWORK + 90 * MIB, 2)
+    best = result.preferred
+    assert best is not None
+    assert best.utilisation <= BAND[1]
+    assert best.configuration.cards == 1
+    assert best.configuration.offload == "none"
+    order = [p.configuration.offload for p in result.plans if p.utilisation <= BAND[1]]
+    assert order == sorted(order, key=("none", "optimizer", "all").index)
+    same = [p for p in result.plans if p.configuration.method == best.configuration.method and p.utilisation <= BAND[1]]
+    single = [p.configuration.seq_len for p in same if p.configuration.cards == 1 and p.configuration.offload == "none"]
+    assert best.configuration.seq_len == max(single), "length goes up before batch"
+
+
+def test_no_length_beyond_the_longest_sample_is_tried(families: Families):
+    result = found(families, 2**30)
+    assert max(p.configuration.seq_len for p in result.plans) == 1024  # 900 tokens, in steps of 128
+    short = [p for p in result.plans if p.configuration.seq_len < 900]
+    assert all(p.samples_over_length > 0 for p in short)
+    assert all(p.samples_over_length == 0 for p in result.plans if p.configuration.seq_len == 1024)
+
+
+def test_a_device_map_that_spills_a_quantised_model_is_refused_by_name(families: Families):
+    rules = [lack.rule for p in found(families, FRAMEWORK + MIB).refused if p.refused for lack in p.refused.lacks]
+    assert "offloaded-quantized" in rules
+    rules = [lack.rule for p in found(families, 2**33).refused if p.refused for lack in p.refused.lacks]
+    assert "offloaded-quantized" not in rules
+
+
+def test_ranks_that_cannot_share_the_batch_are_counted(families: Families):
+    result = search("small", SMALL, machine_of(2**33, 3), WORKLOAD, Limits(), families)
+    assert result.indivisible_ranks == [3]
+    assert {p.configuration.data_ranks for p in result.plans} == {1}
+
+
+def test_other_processes_come_first(families: Families):
+    usable = FRAMEWORK + 200 * MIB
+    limits = Limits(free_bytes=FRAMEWORK + 100 * MIB)
+    refused = found(families, usable, limits=limits).refused
+    held = [p for p in refused if p.account and p.account.process_bytes <= usable and p.refused]
+    assert held
+    assert all(p.refused and p.refused.way_out[0].lever == "other_processes" for p in held)
+
+
+def test_hours_and_money_refuse_with_figures(families: Families):
+    free = found(families, 2**33, price_per_card_hour=2.0)
+    best = free.preferred
+    assert best is not None
+    assert best.duration is not None
+    assert best.duration.money == pytest.approx(best.duration.hours * 2.0)
+    limits = Limits(hours=best.duration.hours / 2)
+    lacks = [lack for p in found(families, 2**33, limits=limits).refused if p.refused for lack in p.refused.lacks]
+    assert {lack.rule for lack in lacks} >= {"hours"}
+
+
+def test_a_faster_card_or_link_is_never_slower(families: Families):
+    slow = found(families, 2**33, 2)
+    fast = found(families, 2**33, 2, tflops=330.0, memory_gb_s=2000.0, link_gb_s=300.0, nvlink=True)
+    before = {p.configuration: p.seconds.expected for p in slow.plans if p.seconds}
+    after = {p.configuration: p.seconds.expected for p in fast.plans if p.seconds}
+    assert before.keys() == after.keys()
+    assert all(after[c] <= before[c] for c in before)
+    assert all(p.seconds.low <= p.seconds.expected <= p.seconds.high for p in slow.plans if p.seconds)
+
+
+def test_without_rates_no_time_is_invented(families: Families):
+    result = found(families, 2**33, tflops=None)
+    assert result.plans
+    assert all(p.seconds is None and p.duration is None for p in result.plans)
+
+
+def test_measured_times_replace_predicted_ones(families: Families):
+    machine = machine_of(2**33)
+    training = TrainingConfiguration(
+        weights="bf16",
+        compute="amp-bf16",
+        optimizer="adamw_fused",
+        micro_batch=2,
+        gradient_accumulation=4,
+        max_length=1024,
+    )
+    timed = {
+        "planned_steps": 6,
+        "seconds_per_step": 3.0,
+        "planned_padded_tokens": 600,
+        "padded_tokens_per_second": 50.0,
+    }
+    other = {
+        "planned_steps": 2,
+        "seconds_per_step": None,
+        "planned_padded_tokens": 1000,
+        "padded_tokens_per_second": None,
+    }
+    measured = measured_of(training, [timed, other])
+    assert measured is not None
+    assert measured.seconds_per_step == pytest.approx((6 * 3.0 + 1000 / 50.0) / 8)
+    assert measured.buckets_without_time == 1
+    result = search("small", SMALL, machine, WORKLOAD, Limits(), families, measured)
+    own = [p for p in result.plans if measured.is_of(p.configuration)]
+    assert own
+    assert all(p.seconds and p.seconds.source == "measured" for p in own)
+    assert own[0].seconds is not None
+    assert own[0].seconds.expected == pytest.approx(measured.seconds_per_step)
+    others = [p.seconds for p in result.plans if not measured.is_of(p.configuration) and p.seconds]
+    assert {s.source for s in others} == {"scaled"}
+
+
+def test_the_best_of_each_kind_is_its_first(families: Families):
+    result = found(families, 2**33, 2)
+    shown = best_of_each(result.plans, 20)
+    kinds = [
+        (p.configuration.method, p.configuration.sharding, p.configuration.offload, p.configuration.cards)
+        for p in shown
+    ]
+    assert len(set(kinds)) == len(kinds)
+    assert shown[0] == result.preferred
+
+
+def test_a_search_survives_its_file(families: Families):
+    result = found(families, FRAMEWORK + 90 * MIB)
+    assert PlanSearch.model_validate(json.loads(result.model_dump_json())) == result
+
+
+@given(st.lists(st.integers(1, 4000), min_size=1, max_size=60), st.integers(1, 8), st.integers(1, 4000))
+def test_every_sample_within_the_limit_is_in_a_micro_batch(lengths: list[int], size: int, limit: int):
+    sums = Workload(lengths=tuple(lengths)).sums(size, limit)
+    kept = [n for n in lengths if n <= limit]
+    assert sums.over == len(lengths) - len(kept)
+    assert sums.micro_batches == -(-len(kept) // size)
+    assert sum(kept) <= sums.padded_tokens <= len(kept) * max(kept, default=0)
+
+
+def test_nothing_lies_on_the_host_when_that_is_not_wanted():
+    for method in ("lora", "qlora", "full"):
+        found = placements(machine_of(2**33, 4), method, Limits(offload=False))  # type: ignore[arg-type]
+        assert {p.offload for p in found} == {"none"}
+
+
+def test_recomputation_costs_time(families: Families):
+    state = Search(SMALL, machine_of(2**33), WORKLOAD, Limits(), families)
+    plain = next(p.configuration for p in found(families, 2**33).plans if not p.configuration.activation_checkpointing)
+    again = plain.model_copy(update={"activation_checkpointing": True})
+    sums = WORKLOAD.sums(plain.micro_batch, plain.seq_len)
+    times = [step_seconds(c, state.account(c), state.family(c), state.machine, sums) for c in (plain, again)]
+    assert times[0] is not None
+    assert times[1] is not None
+    assert times[0].parts["compute"] < times[1].parts["compute"] < 1.6 * times[0].parts["compute"]

@@ -101,8 +101,10 @@ class Ranks:
 
     def heard(self, stop: StopRequest, asked: bool) -> bool:
         """The same when all know already whether any was `asked`."""
-        if asked and not stop.requested():
-            stop.request("asked of another rank")
+        if asked and self.count > 1:
+            reason = next(f"{reason} at rank {rank}" for rank, reason in enumerate(self.gather(stop.reason)) if reason)
+            if not stop.requested():
+                stop.request(reason)
         return asked
 
     def sum_gradients(self, parameters: Iterable[torch.nn.Parameter]) -> None:

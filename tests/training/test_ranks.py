@@ -22,8 +22,8 @@ from tasks.training.models import check_possible
 from tasks.training.ranks import Ranks, Seat, buckets
 from tasks.verify.training_logs import order_mismatches
 from tests.support.forked import Ended, train
-from tests.support.samples import small_training, write_samples
-from tests.training.kill_matrix import Matrix, matrix_training
+from tests.support.samples import make_job, small_training, write_samples
+from tests.training.kill_matrix import Matrix, differences, matrix_training
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="training on Windows is by WSL2")
 
@@ -32,7 +32,7 @@ SEED = 31
 
 
 def two_ranks(**changes):
-    return small_training(**{"ranks": 2, "micro_batch": 1, "gradient_accumulation": 4, "max_steps": 3, **changes})
+    return small_training(**{"ranks": 2, "micro_batch": 1, "gradient_accumulation": 6, "max_steps": 3, **changes})
 
 
 @pytest.fixture
@@ -80,8 +80,8 @@ def test_a_plan_for_another_number_of_ranks_is_refused():
 
 
 def test_a_rank_without_a_micro_batch_in_a_step_is_fed_nothing_there():
-    steps = group_steps(plan_batches([(f"s{i}", 5) for i in range(5)], two_ranks(max_steps=None, epochs=1)), 2)
-    assert [len(step.of(1)) for step in steps] == [2, 0]
+    steps = group_steps(plan_batches([(f"s{i}", 5) for i in range(7)], two_ranks(max_steps=None, epochs=1)), 2)
+    assert [len(step.of(1)) for step in steps] == [3, 0]
     fed = list(Feed(steps, {}, 0, start=1, rank=1))
     assert (fed[0].micro_batches, fed[0].learnt_tokens) == ((), 0)
 
@@ -168,6 +168,31 @@ def test_a_rank_that_hangs_is_waited_for_only_so_long(faulty):
 
 
 # -- resume
+
+
+@pytest.fixture(scope="module")
+def straight(tiny_model: Path, samples_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two ranks that nobody interrupted."""
+    folder = tmp_path_factory.mktemp("straight ranks")
+    (folder / "samples.parquet").write_bytes(samples_file.read_bytes())
+    assert train(make_job(folder, tiny_model, two_ranks(max_steps=6))).code == 0
+    return folder / "out"
+
+
+@pytest.mark.parametrize(("kind", "code", "step"), [("kill_in_step", 1, 5), ("stop_in_step", 130, 4)])
+def test_a_rank_cut_off_in_a_step_is_resumed_with_the_same_bits(kind, code, step, straight, job_in, tmp_path):
+    """Killed it loses what was not saved; asked to stop, it stops the other rank in the same step, with one save."""
+    job = job_in(tmp_path, two_ranks(max_steps=6), probe_sample_ids=[])
+    (tmp_path / "fault.json").write_text(json.dumps({"kind": kind, "step": step, "rank": 1}))
+    ended = train(job, FAULTY)
+    assert ended.code == code
+    if kind == "stop_in_step":
+        assert ended.error()["class"] == "Stopped"
+        said = ended.error()["message"]
+        assert said.startswith("stopped on request (SIGTERM at rank 1) after step 3 of 6 (step 4 had begun; ")
+        assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir() if p.is_dir()) == ["00000002", "00000003"]
+    assert train(job).code == 0
+    assert differences(straight, tmp_path / "out") == ""
 
 
 @pytest.fixture(scope="module")

@@ -262,6 +262,11 @@ class Launcher(Strict):
         None, gt=0, description="memory that a training process may have, in GB; null: what can be used of the device"
     )
 
+    @property
+    def memory_limit_bytes(self) -> int | None:
+        """The same in bytes."""
+        return None if self.memory_gb is None else round(self.memory_gb * 2**30)
+
 
 class Hub(Strict):
     """Where a hub id is downloaded from."""

@@ -82,6 +82,7 @@ def run(context: StageContext, progress: Progress) -> StageResult:
         plan=plan,
         out=context.checkpoints_dir / "worker",
         checkpoints=context.checkpoints_dir / "steps",
+        memory_limit_bytes=context.spec.launcher.memory_limit_bytes,
         probe_sample_ids=_probe(selection),
         evaluation_batch=max(1, training.micro_batch // 2),
         fed_samples=min(len(rows), MOST_FED),

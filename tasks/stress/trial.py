@@ -124,7 +124,7 @@ def _job(trial: Trial, bench: Bench) -> Job:
         evaluation_sample_ids=[] if trial.short else sorted(fits[:size]),
         evaluation_batch=size,
         save_at=[trial.plan.save_at],
-        memory_limit_bytes=_limit(bench.device, training),
+        memory_limit_bytes=context.spec.launcher.memory_limit_bytes or _limit(bench.device, training),
     )
 
 

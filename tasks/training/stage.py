@@ -81,6 +81,7 @@ def make_job(context: StageContext) -> Job:
         plan=plan,
         out=context.checkpoints_dir / "worker",
         checkpoints=context.checkpoints_dir,
+        memory_limit_bytes=context.spec.launcher.memory_limit_bytes,
         **(_judged(context, training, samples, read_plan(plan)) if training.early_judgement != "off" else {}),
     )
 

@@ -54,6 +54,8 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 def out_of_memory(artifacts: Path) -> Metric:
     """Configurations that ran out of memory before one ran; none in evidence of a time without a ladder."""
     rungs = logs.lines(artifacts / "ladder.jsonl")
+    if not rungs and not (artifacts / "settings.json").is_file():
+        return logs.missing("configurations", "ladder.jsonl")
     return Metric(value=sum(r["outcome"] == "out_of_memory" for r in rungs), unit="configurations")
 
 

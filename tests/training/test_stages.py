@@ -16,6 +16,7 @@ from specs.criteria import judge
 from specs.errors import GuardRefused, InputError, Stopped
 from specs.metrics import default_criteria, definitions
 from specs.parameters import TrainingConfiguration, fingerprint
+from specs.project import Launcher
 from specs.stages import Quiet, StageContext
 from tasks import dry_run
 from tasks.data.batch_plan import plan_batches, write_plan
@@ -113,6 +114,25 @@ def test_training_stopped_and_begun_again_elsewhere_ends_with_the_same_bytes(tra
     assert failed == []
     assert found["resumes"].value == 1
     assert found["steps_taken"].value == 8
+
+
+def test_a_limit_of_memory_in_the_spec_reaches_the_worker(train_context):
+    context = train_context()
+    assert train_stage.make_job(context).memory_limit_bytes is None
+    limited = context.spec.model_copy(update={"launcher": Launcher(memory_gb=2)})
+    assert train_stage.make_job(context.model_copy(update={"spec": limited})).memory_limit_bytes == 2 * 2**30
+
+
+def test_a_training_is_refused_where_it_was_not_measured(train_context):
+    context = train_context()
+    path = context.inputs["stress_test"] / "artifacts" / "device.json"
+    measured = json.loads(path.read_bytes())
+    measured["environment"]["device"] = "cuda: H200"
+    path.write_text(json.dumps(measured))
+    with pytest.raises(GuardRefused, match="measured this configuration on something else") as caught:
+        train_stage.run(context, Quiet())
+    assert "cuda: H200" in caught.value.message
+    assert not list(context.checkpoints_dir.parent.rglob("*.jsonl"))
 
 
 def kill_worker() -> None:

@@ -38,9 +38,8 @@ def write_samples(folder: Path, model: Path) -> int:
         prompt, answer = (" ".join(draw.choices(WORDS, k=draw.randint(2, 16))) for _ in range(2))
         tokens = len(template.encode(prompt, answer).input_ids)
         split = "eval" if number % 6 == 0 else "train"
-        rows.append(
-            {"sample_id": f"s{number:02d}", "split": split, "prompt": prompt, "answer": answer, "n_tokens": tokens}
-        )
+        found = {"sample_id": f"s{number:02d}", "split": split, "prompt": prompt, "answer": answer, "n_tokens": tokens}
+        rows.append({**found, "kind": "note", "fault_type": ""})
     folder.mkdir(parents=True)
     pq.write_table(pa.Table.from_pylist(rows), folder / "samples.parquet")
     return max(int(row["n_tokens"]) for row in rows)

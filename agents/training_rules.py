@@ -10,7 +10,7 @@ from agents.draft import Draft
 from agents.facts import DataFacts, data_facts, parameter_count
 from agents.reason_texts import text
 from agents.siblings import dry_run_model
-from specs.limits import upper
+from specs.limits import fit, upper
 from specs.parameters import Method, TrainingConfiguration
 
 CPU_MICRO_TOKENS = 1024
@@ -112,9 +112,14 @@ def _as_parent(draft: Draft) -> None:
 
 
 def _length(draft: Draft, facts: DataFacts) -> None:
-    """The longest sample rounded up; a dry run under a token cap leaves longer samples out, and says so."""
+    """The longest sample rounded up; a dry run under a token cap leaves longer samples out, and says so.
+
+    Where samples are to share rows, a step of it must have room for two.
+    """
     cap = upper(draft.spec, draft.gate, "max_tokens_per_step")
-    roof = max(8, int(cap) // 8 * 8) if cap is not None else None
+    packing, _ = fit(draft.spec, draft.gate, "training.packing", _training(draft).packing)
+    room = None if cap is None else int(cap) // (2 if packing and draft.gate == "dry_run" else 1)
+    roof = max(8, room // 8 * 8) if room is not None else None
     if facts.longest is None:
         if roof is not None and roof < _training(draft).max_length:
             draft.choose("training.max_length", roof, "max_length_guess")

@@ -93,6 +93,7 @@ def check(spec: Project, tree: Tree) -> list[Problem]:
         *_acceptance(spec, tree),
         *_objective(spec, tree),
         *_objective_mix(spec, tree),
+        *_parent(spec, tree),
         *_limits(spec, tree),
         *_sources(spec, tree),
         *_models(spec, tree),
@@ -155,6 +156,15 @@ def _objective_mix(spec: Project, tree: Tree) -> Iterator[Problem]:
     if mix and mix.ratio > 0 and not {s.kind for s in spec.sources} & set(mix.sources):
         rule = f"no source holds plain text to be mixed in: it names {listed(mix.sources)}"
         yield tree.problem(("objective_mix", "sources"), rule, "Add such a source, or take objective_mix out", "")
+
+
+def _parent(spec: Project, tree: Tree) -> Iterator[Problem]:
+    if spec.parent_record is not None:
+        rule = "is what a run finds out about its parent when it begins"
+        yield tree.problem(("parent_record",), rule, "Take it out and write parent: <run or folder>", "")
+    if spec.parent is not None and spec.method == "full":
+        way_out = "Set base_model to the folder of the earlier model and take parent out, or choose another method"
+        yield tree.problem(("parent",), "names an adapter, and method full trains none", way_out, "")
 
 
 def parameter_field(stage: str, name: str) -> FieldInfo:

@@ -796,6 +796,15 @@ DEFINITIONS: tuple[MetricDefinition, ...] = (
     ),
     _define(
         _E,
+        "parent_loss_change",
+        "nats/token",
+        "",
+        "held-out loss, adapter minus the parent it went on from",
+        "留出损失，适配器减父训练",
+        "eval_losses.parquet, token-weighted; null without a parent",
+    ),
+    _define(
+        _E,
         "instruction_loss_change",
         "nats/token",
         "",

@@ -48,7 +48,7 @@ def check_project(loaded: LoadedProject, with_model: bool) -> CheckReport:
     notes: list[str] = []
     previews: dict[int, list[dict[str, str]]] = {}
     sources, problems = probe_sources(loaded.folder, loaded.spec, previews)
-    problems = [*problems, *_hardware_problems(loaded)]
+    problems = [*problems, *_hardware_problems(loaded), *_parent_problems(loaded)]
     if with_model:
         problems = [*problems, *_model_problems(loaded, notes)]
     notes += [*_too_few(loaded, sources, bool(problems)), *_missing_packages(loaded)]
@@ -135,6 +135,18 @@ def _proposed(problem: Problem, data: Any, folder: Path) -> Problem:
     if found is None or not found.columns:
         return problem
     return replace(problem, way_out=f"Add, for {file.name}:\n{found.text()}")
+
+
+def _parent_problems(loaded: LoadedProject) -> list[Problem]:
+    """A parent of which there is no trace; what it is worth is found out when a run begins."""
+    named = loaded.spec.parent
+    if named is None:
+        return []
+    if (loaded.folder / "runs" / named).is_dir() or (loaded.folder / named / "manifest.json").is_file():
+        return []
+    rule = "there is neither a run of this name nor a folder with a release"
+    way = "name a run of this project (`gatewright runs` lists them), or a folder of it with a release bundle"
+    return [Problem(loaded.file.name, None, "parent", named, rule, way)]
 
 
 def _model_problems(loaded: LoadedProject, notes: list[str]) -> list[Problem]:

@@ -95,7 +95,8 @@ def plan_batches(
     if training.packing and not any(row.start for row in rows):
         raise InputError(
             f"packing would change nothing: no two samples of a step fit into a row of {_row_limit(training)} tokens",
-            "set packing: false, or raise max_length (packing fills rows up to it)",
+            "set packing: false, or raise max_length (packing fills rows up to it) or the samples per step "
+            "(micro_batch, gradient_accumulation)",
         )
     return rows
 

@@ -27,6 +27,8 @@ class EvaluateJob(Strict):
     base_model: Path = Field(description="local folder with safetensors weights and tokenizer")
     base_model_sha256: Sha256
     trained: Path = Field(description="artifacts of train: adapter/, or model/ with method full")
+    parent: Path | None = Field(None, description="folder with the adapter/ that training went on from; null: none")
+    parent_sha256: Sha256 | None = Field(None, description="of that adapter/")
     weights: str = Field("fp32", description="format that base and trained weights are loaded in")
     attention: str = "sdpa"
     samples: list[EvaluatedSample]

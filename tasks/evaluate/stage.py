@@ -14,6 +14,7 @@ from specs.stages import Progress, StageContext, StageResult
 from tasks.evaluate.job import EvaluatedSample, EvaluateJob
 from tasks.evaluate.pairing import Question, mispair
 from tasks.evaluate.selection import choose_questions
+from tasks.parents import require_parent
 from tasks.rehearsal import EVALUATED, rehearsed
 from tasks.workers import run_worker
 
@@ -62,11 +63,14 @@ def make_job(context: StageContext) -> tuple[EvaluateJob, list[str]]:
     generate = choose_questions(
         {r["sample_id"]: r["fault_type"] for r in asked}, parameters.generations, parameters.seed
     )
+    record = context.spec.parent_record
     quantized = effective["weights"].startswith("nf4")
     job = EvaluateJob(
         base_model=context.base_model,
         base_model_sha256=context.base_model_sha256,
         trained=trained,
+        parent=require_parent(context),
+        parent_sha256=record.weights_sha256 if record else None,
         weights="fp32" if quantized else effective["weights"],
         attention=effective["attention"],
         samples=[EvaluatedSample(**r, mispaired_with=pairs.get(r["sample_id"])) for r in rows],

@@ -79,8 +79,9 @@ class _Evaluation:
         answers: dict[str, list[Answer]] = {}
         device = ""
         for which, model in self._models():
-            losses[which] = self._losses(which, model, sequences)
-            answers[which] = self._answers(which, model)
+            losses[which] = self._losses(which, model, own if which == "parent" else sequences)
+            if which != "parent":
+                answers[which] = self._answers(which, model)
             device = str(model.device)
         if digest_folder(self.folder) != before:
             raise ModelError(f"{self.folder} changed while it was evaluated", "find out who writes there; run again")
@@ -90,8 +91,11 @@ class _Evaluation:
         write_json(self.job.out / "evaluated.json", self._identity(before, device, time.monotonic() - began))
 
     def _models(self) -> Iterator[tuple[str, Any]]:
-        """(name, model): the base model, then the trained one. With an adapter both are one model in memory."""
-        from tasks.training.models import choose_device, load_base, load_trained
+        """(name, model): the base model, then the trained one. With an adapter both are one model in memory.
+
+        Last the parent that an adapter went on from, in the same model again, for losses alone.
+        """
+        from tasks.training.models import choose_device, load_base, load_parent, load_trained
 
         job, device = self.job, choose_device()
         if self.folder.name == "adapter":
@@ -99,6 +103,9 @@ class _Evaluation:
             with model.disable_adapter():
                 yield "base", model
             yield "adapter", model
+            if job.parent is not None:
+                load_parent(model, job.parent, job.parent_sha256)
+                yield "parent", model
             return
         model = load_base(job.base_model, job.weights, job.attention, device)
         yield "base", model
@@ -165,6 +172,7 @@ class _Evaluation:
             "adapter_sha256": trained_sha256,
             "kind": self.folder.name,
             "base_model_sha256": self.job.base_model_sha256,
+            "parent_sha256": self.job.parent_sha256,
             "weights": self.job.weights,
             "device": device,
             "threads": torch.get_num_threads(),
@@ -206,6 +214,7 @@ def _columns(
         "n_answer_tokens": [learnt_tokens(e) for e in own],
         "loss_base": mean["base"][: len(samples)],
         "loss_adapter": mean["adapter"][: len(samples)],
+        **({"loss_parent": mean["parent"]} if "parent" in mean else {}),
         "loss_base_mispaired": mispaired("base"),
         "loss_adapter_mispaired": mispaired("adapter"),
         "mispaired_with": [s.mispaired_with for s in samples],

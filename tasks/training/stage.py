@@ -16,8 +16,8 @@ from specs.parameters import TrainingConfiguration, TrainParameters, fingerprint
 from specs.stages import Progress, StageContext, StageResult
 from tasks.data.batch_plan import PlanRow, read_plan
 from tasks.data.objectives import taken
-from tasks.parents import require_parent
 from tasks.memory.devices import this_device
+from tasks.parents import require_parent
 from tasks.stress.environment import require_same
 from tasks.training.job import Job
 from tasks.training.judgement import GO_ON, choose_judged, judge_step

@@ -52,6 +52,7 @@ def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str,
         "eval_loss_base": base,
         "eval_loss_adapter": adapter,
         "eval_loss_change": _difference(adapter, base),
+        "parent_loss_change": _since_parent(losses, adapter, context),
         "instruction_loss_change": _change_of(losses, samples, plain=False),
         "plain_text_loss_change": _change_of(losses, samples, plain=True),
         "pairing_gain": gain,
@@ -110,7 +111,7 @@ def _tokens(row: Row) -> int:
 
 
 def _other_weights(artifacts: Path, train: Path, context: Mapping[str, Any]) -> Metric:
-    """0 when `evaluated.json` names the digests of the trained weights and of the base model of this run."""
+    """0 when `evaluated.json` names the digests of the trained weights, the base model and the parent of this run."""
     found = logs.document(artifacts / "evaluated.json")
     if not found:
         return logs.missing("count", "evaluated.json")
@@ -118,6 +119,8 @@ def _other_weights(artifacts: Path, train: Path, context: Mapping[str, Any]) -> 
     wrong = (found.get("adapter_sha256") not in digests) + (
         found.get("base_model_sha256") != context["base_model_sha256"]
     )
+    parent = (context.get("spec") or {}).get("parent_record")
+    wrong += found.get("parent_sha256") != (parent["weights_sha256"] if parent else None)
     return Metric(value=wrong, unit="count")
 
 
@@ -133,6 +136,15 @@ def _difference(one: Metric, other: Metric) -> Metric:
     if one.value is None or other.value is None:
         return logs.missing("nats/token", "a finite loss of base and adapter in eval_losses.parquet")
     return Metric(value=one.value - other.value, unit="nats/token")
+
+
+def _since_parent(losses: Sequence[Row], adapter: Metric, context: Mapping[str, Any]) -> Metric:
+    """Adapter minus the parent that it went on from; null without one."""
+    if losses and not (context.get("spec") or {}).get("parent_record"):
+        return Metric(value=None, unit="nats/token", reason="this run has no parent")
+    if not losses or "loss_parent" not in losses[0]:
+        return logs.missing("nats/token", "loss_parent in eval_losses.parquet")
+    return _difference(adapter, _weighted(losses, "loss_parent"))
 
 
 def _change_of(losses: Sequence[Row], samples: Mapping[str, Row], *, plain: bool) -> Metric:

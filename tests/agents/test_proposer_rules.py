@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.contract import ProposerContext
-from agents.facts import parameter_count
+from agents.facts import data_facts, parameter_count
 from agents.guard import check
 from agents.proposer import make_proposer
 from agents.rules import RulesProposer
@@ -18,6 +18,7 @@ from agents.training_rules import learning_rate, planned_steps
 from specs.canonical import canonical_bytes
 from specs.errors import GuardRefused
 from specs.parameters import PARAMETERS, TrainingConfiguration, leaves
+from specs.parent import Parent
 from specs.proposals import Proposal
 from tasks.data.batch_plan import plan_batches
 from tests.agents.proposer_cases import DEMO_CAPS, GATES, context, data_evidence, memory_of, project, write_model
@@ -261,3 +262,48 @@ def test_processes_of_the_launcher_share_every_step_in_equal_parts(train, longes
     assert training.gradient_accumulation % processes == 0
     assert "training.ranks" in {r.parameter for r in proposal.reasons} or processes == 1
     assert RulesProposer().propose(context("dry_run", spec)).parameters["training"]["ranks"] == 1
+
+
+def test_a_dry_run_that_packs_has_room_for_two_samples_in_a_step():
+    asked = project(caps={"dry_run": {"max_tokens_per_step": 512}}, stages={"dry_run": {"packing": True}})
+    proposed = (
+        RulesProposer()
+        .propose(context("dry_run", asked, evidence={"data": data_evidence(400, 40, 312)}))
+        .parameters["training"]
+    )
+    assert proposed["packing"] is True
+    assert proposed["max_length"] == 256
+    assert proposed["micro_batch"] * proposed["gradient_accumulation"] >= 2
+
+
+def test_the_mix_of_the_spec_is_proposed_and_shortens_the_epochs_by_what_is_left_out():
+    counted = {"plain_text": {"train": {"manual": 300, "note": 50}, "eval": {}}}
+    evidence = {"data": data_evidence(750, 40, 100)}
+    mixed = project(objective_mix={"sources": ["notes"], "ratio": 0.1}, sources=[{"kind": "notes", "path": "raw/n.md"}])
+    proposal = RulesProposer().propose(context("stress_test", mixed, evidence=evidence, lengths=counted))
+    training = proposal.parameters["training"]
+    assert (training["plain_text_share"], training["plain_text_kinds"]) == (0.1, ["note"])
+    reasons = {r.parameter: r.source for r in proposal.reasons}
+    assert reasons["training.plain_text_share"] == "project.yaml"
+    facts = data_facts(context("stress_test", mixed, evidence=evidence, lengths=counted))
+    assert facts.per_epoch(TrainingConfiguration.model_validate(training)) == 400 + 44
+
+
+def test_the_adapter_of_a_parent_keeps_its_shape_except_in_the_dry_run():
+    parent = Parent(
+        named="one",
+        folder="runs/one",
+        weights_sha256="a" * 64,
+        base_model_sha256="b" * 64,
+        method="lora",
+        lora={"rank": 5, "alpha": 7, "targets": ["q_proj"]},
+    )
+    asked = project().model_copy(update={"parent_record": parent})
+    evidence = {"data": data_evidence(400, 40, 100)}
+    lora = {
+        gate: RulesProposer().propose(context(gate, asked, evidence=evidence)).parameters["training"]["lora"]
+        for gate in ("dry_run", "stress_test")
+    }
+    assert (lora["stress_test"]["rank"], lora["stress_test"]["alpha"]) == (5, 7.0)
+    assert lora["stress_test"]["targets"] == ["q_proj"]
+    assert lora["dry_run"]["rank"] == 16

@@ -80,3 +80,16 @@ def test_a_hub_id_is_noted_and_nothing_is_fetched(tmp_path: Path):
     report = check_project(load_project(tmp_path), with_model=True)
     assert report.problems == []
     assert "some-org/some-model" in report.notes[0]
+
+
+def test_a_parent_of_which_there_is_no_trace_is_a_problem(tmp_path):
+    from specs.loading import load_project
+    from tasks.check import check_project
+    from tests.support.light_run import make_project
+
+    folder = make_project(tmp_path / "p", more="parent: 20990101-000000-aaaa\n")
+    found = check_project(load_project(folder), with_model=False).problems
+    assert [p.path for p in found] == ["parent"]
+    assert "gatewright runs" in found[0].way_out
+    (folder / "runs" / "20990101-000000-aaaa").mkdir(parents=True)
+    assert check_project(load_project(folder), with_model=False).problems == []

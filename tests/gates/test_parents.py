@@ -12,7 +12,7 @@ from flows.ledgers import ledger_of_run
 from flows.parents import with_parent
 from flows.workspace import Workspace, frozen_spec
 from specs.canonical import digest_folder, sha256_bytes
-from specs.errors import InputError, VerificationFailed
+from specs.errors import InputError, SpecError, VerificationFailed
 from specs.events import RunCreated
 from specs.files import write_bytes, write_json
 from specs.loading import load_project
@@ -123,5 +123,5 @@ def test_method_full_has_no_adapter_to_go_on_from(project: Path):
     name_parent(project, "r1")
     with (project / "project.yaml").open("a") as file:
         file.write("method: full\n")
-    with pytest.raises(InputError, match="method full trains no adapter"):
+    with pytest.raises(SpecError, match="method full trains none"):
         light_run.begin(project, "r2")

@@ -78,7 +78,7 @@ def installed() -> Iterator[None]:
 
 def _parts() -> list[tuple[Any, str, Any]]:
     return [
-        (flows.engine, "make_proposer", lambda spec, memory: Proposer()),
+        (flows.engine, "make_proposer", lambda spec, memory: Proposer(spec)),
         (flows.engine, "proposer_context", lambda *given: given[3:6]),
         (flows.engine, "model_of", _model),
         (flows.verifying, "model_of", _model),
@@ -92,6 +92,9 @@ def _parts() -> list[tuple[Any, str, Any]]:
 class Proposer:
     """Proposes the defaults."""
 
+    def __init__(self, spec: Project) -> None:
+        self.spec = spec
+
     def consider(self, context: tuple[str, int, str]) -> Outcome:
         """`context` is gate, round, feedback."""
         gate, round_, feedback = context
@@ -100,7 +103,7 @@ class Proposer:
             proposal=Proposal(
                 stage=gate,
                 round=round_,
-                parameters=parameters(gate),
+                parameters=self._parameters(gate),
                 reasons=[Reason(parameter="seed", text="any", source="rule:seed")],
                 expected=[Expectation(metric="loss", value=0.4, unit="nats/token")],
                 proposer="rules",
@@ -108,6 +111,10 @@ class Proposer:
                 task_sheet=sheet,
             )
         )
+
+    def _parameters(self, gate: str) -> dict[str, Any]:
+        model = self.spec.parameters_of(gate) if gate in self.spec.added_stages else None
+        return model().model_dump(mode="json") if model else parameters(gate)
 
 
 def _model(workspace: Workspace, spec: Project, progress: Progress | None = None) -> ResolvedModel:

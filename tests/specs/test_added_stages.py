@@ -1,0 +1,112 @@
+"""What is wrong with the stages that a project adds is named by its line, all of it at once, with a way out."""
+
+from __future__ import annotations
+
+import pytest
+
+from specs.errors import SpecError
+from specs.loading import parse_project
+from specs.metrics import STAGES
+
+HEAD = """\
+project: p
+base_model: tiny
+sources: [{kind: notes, path: raw/notes.md}]
+"""
+STAGE = """\
+  {name}:
+    inputs: {{samples: {source}}}
+    task: {task}
+    outputs: [samples.parquet]
+    metrics: {{m: {{unit: count, self_reported: true}}}}
+"""
+
+
+def stage(name: str, source: str = "data/samples.parquet", task: str = "tasks.added.x:run", more: str = "") -> str:
+    return STAGE.format(name=name, source=source, task=task) + more
+
+
+def problems(text: str) -> list[tuple[int | None, str, str, str]]:
+    with pytest.raises(SpecError) as caught:
+        parse_project(HEAD + text)
+    return [(p.line, p.path, p.rule, p.way_out) for p in caught.value.problems]
+
+
+def test_an_added_stage_takes_its_place_in_the_order():
+    spec = parse_project(HEAD + "added_stages:\n" + stage("expand", more="    rewrites: data/samples.parquet\n"))
+    assert spec.graph.order == ("data", "expand", *STAGES[1:], "release")
+    assert spec.graph.before["dry_run"] == ("expand",)
+
+
+def test_a_stage_that_names_no_other_comes_after_data_and_before_the_release():
+    text = "added_stages:\n  alone:\n    command: [echo]\n    metrics: {m: {unit: count, self_reported: true}}\n"
+    graph = parse_project(HEAD + text).graph
+    assert graph.before["alone"] == ("data",)
+    assert graph.before["release"] == ("alone", "evaluate")
+
+
+def test_a_ring_is_named_at_the_line_that_closes_it():
+    text = "added_stages:\n" + stage("one", "two/samples.parquet") + stage("two", "one/samples.parquet")
+    (found,) = problems(text)
+    assert found[0] == 6
+    assert found[1] == "added_stages.one.inputs.samples"
+    assert "one -> two -> one" in found[2]
+
+
+def test_what_waits_for_a_stage_that_it_feeds_is_a_ring():
+    more = "    rewrites: data/samples.parquet\n    after: [dry_run]\n"
+    (found,) = problems("added_stages:\n" + stage("expand", more=more))
+    assert found[0] == 11
+    assert "dry_run" in found[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "says", "way_out"),
+    [
+        (stage("x", "dta/samples.parquet"), 6, "'dta', which is no stage", "Did you mean data?"),
+        (stage("x") + stage("y", "x/other.csv"), 11, "declares no output 'other.csv'", "samples.parquet"),
+        (stage("x", more="    after: [trian]\n"), 10, "is not a stage", "Did you mean train?"),
+        (stage("x", more="    before: [data]\n"), 10, "with which every run begins", "outside the run"),
+        (stage("x", task="evil.module:run"), 7, "lies in no package of task_packages", "Add evil to task_packages"),
+        (stage("train"), 5, "is a stage already", "Choose another name"),
+        (stage("Bad-Name"), 5, "cannot name a stage", "lower-case"),
+        (stage("x", "../secret"), 6, "names neither an artifact nor a file", "data/samples.parquet"),
+        (stage("x", "project:../secret"), 6, "names neither", "project:raw/file.csv"),
+        (stage("x", more="    command: [echo]\n"), 5, "needs task or command, and not both", "task:"),
+        (stage("x", more="    criteria: [{metric: n, op: '>', bound: 0}]\n"), 10, "no metric of it", ""),
+        (stage("x", more="    rewrites: data/row_ledger.parquet\n"), 10, "", "data/samples.parquet"),
+        (stage("x", more="    parameters: {n: {value: 9, max: 3}}\n"), 10, "above max 3", "change one"),
+    ],
+)
+def test_each_fault_has_its_line_and_a_way_out(text, line, says, way_out):
+    found = problems("added_stages:\n" + text)
+    assert any(f[0] == line and says in f[2] and way_out.lower() in f[3].lower() for f in found), found
+
+
+def test_metrics_that_nobody_computes_again_must_say_so():
+    text = "added_stages:\n  x:\n    command: [echo]\n    metrics: {m: {unit: count}}\n"
+    (found,) = problems(text)
+    assert "nothing computes again" in found[2]
+    assert "self_reported: true" in found[3]
+
+
+def test_two_stages_cannot_rewrite_the_samples_apart():
+    more = "    rewrites: data/samples.parquet\n"
+    found = problems("added_stages:\n" + stage("one", more=more) + stage("two", more=more))
+    assert any("neither reads the other's" in f[2] for f in found)
+    chained = stage("one", more=more) + stage("two", "one/samples.parquet", more=more)
+    graph = parse_project(HEAD + "added_stages:\n" + chained).graph
+    assert graph.before["dry_run"] == ("two",)
+
+
+def test_criteria_of_an_added_stage_are_not_written_under_acceptance():
+    text = "acceptance: {x: [{metric: m, op: '>', bound: 0}]}\nadded_stages:\n" + stage("x")
+    (found,) = problems(text)
+    assert "added_stages.x: criteria" in found[3]
+
+
+def test_the_policy_knows_the_gates_of_added_stages():
+    policy = "policy: {gates: {x: {comment_required: [approve]}}}\n"
+    spec = parse_project(HEAD + policy + "added_stages:\n" + stage("x"))
+    assert spec.policy.at("x").comment_required == ("approve",)
+    assert any("is not a gate" in f[2] for f in problems(policy))

@@ -110,8 +110,9 @@ def session_notes(sessions: Sequence[dict[str, Any]], language: str) -> list[str
 def training_notes(artifacts: Path, language: str) -> list[str]:
     """What happened on the way of a finished training, in words: resumes, spikes, the early judgement."""
     zh = language == "zh"
-    notes = session_notes(read_lines(artifacts / "sessions.jsonl"), language)
-    spikes = Counter(line["spike"] for line in read_lines(artifacts / "metrics.jsonl") if line.get("spike"))
+    steps = read_lines(artifacts / "metrics.jsonl")
+    notes = _rank_notes(steps, zh) + session_notes(read_lines(artifacts / "sessions.jsonl"), language)
+    spikes = Counter(line["spike"] for line in steps if line.get("spike"))
     words = {"noted": "仅记录", "skipped": "未用于更新", "passed over": "回退后跳过"}
     for kind, count in sorted(spikes.items()):
         notes.append(
@@ -124,6 +125,20 @@ def training_notes(artifacts: Path, language: str) -> list[str]:
         found = Judgement.model_validate_json(path.read_bytes())
         notes.append(_judgement_note(found, zh))
     return notes
+
+
+def _rank_notes(steps: Sequence[dict[str, Any]], zh: bool) -> list[str]:
+    """How many ranks trained, and the highest memory of each."""
+    peaks = [line["memory_bytes_by_rank"] for line in steps if line.get("memory_bytes_by_rank")]
+    if not peaks:
+        return []
+    highest = [max(by_rank) / 2**20 for by_rank in zip(*peaks, strict=True)]
+    shown = ("、" if zh else ", ").join(f"{rank}: {peak:,.0f} MiB" for rank, peak in enumerate(highest))
+    return [
+        f"由 {len(highest)} 个进程（rank）训练；各自的内存峰值 {shown}"
+        if zh
+        else f"trained by {len(highest)} ranks; the highest memory of each: {shown}"
+    ]
 
 
 def _judgement_note(found: Judgement, zh: bool) -> str:

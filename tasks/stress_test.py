@@ -77,7 +77,7 @@ def _bench(context: StageContext, parameters: StressTestParameters, progress: Pr
     return Bench(
         context=context,
         progress=progress,
-        device=this_device("auto", context.spec.launcher.memory_gb),
+        device=this_device("auto", context.spec.launcher.memory_gb).per_rank(parameters.training.ranks),
         samples=samples,
         pool=training_pool(samples, parameters.training, context.spec.rehearsal),
         held_out=sorted(held_out, key=lambda s: (-s[1], s[0])),

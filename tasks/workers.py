@@ -35,7 +35,7 @@ NVIDIA_VISIBLE_DEVICES NVIDIA_DRIVER_CAPABILITIES NVIDIA_TF32_OVERRIDE
 """
 
 ALLOWED: frozenset[str] = frozenset(_NAMES.split())
-"""What a worker sees of our environment, with every LC_ and SLURM_ variable. No password and no key is among them."""
+"""What a worker sees of our environment, with every LC_, SLURM_ and NCCL_ variable: no password and no key."""
 
 
 def worker_environment(
@@ -43,7 +43,7 @@ def worker_environment(
 ) -> dict[str, str]:
     """The environment of a worker: allow-listed, offline, threads fixed, no spinning (set before torch is imported)."""
     ours = os.environ if ours is None else ours
-    kept = {k: v for k, v in ours.items() if k.upper() in ALLOWED or k.startswith(("LC_", "SLURM_"))}
+    kept = {k: v for k, v in ours.items() if k.upper() in ALLOWED or k.startswith(("LC_", "SLURM_", "NCCL_"))}
     root = str(Path(__file__).resolve().parent.parent)
     path = [root, *(p for p in kept.get("PYTHONPATH", "").split(os.pathsep) if p and p != root)]
     return kept | {

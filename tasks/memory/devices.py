@@ -34,6 +34,7 @@ class Device(Strict):
     driver: str = ""
     host_bytes: int | None = Field(None, description="host memory that trainings can have; null: not known")
     disk_bytes: int | None = Field(None, description="free disk; null: not known")
+    together_bytes: int | None = Field(None, description="what all processes can have; null: usable_bytes")
     here: bool = Field(True, description="false: named in the spec, not in this machine")
 
     def with_host(self, memory_gb: float | None, disk_gb: float | None) -> Device:
@@ -43,21 +44,24 @@ class Device(Strict):
 
     def per_rank(self, ranks: int) -> Device:
         """What one of several training processes has: each a GPU of its own, or its part of the host's memory."""
-        if self.kind != "cpu" or ranks == 1:
+        share = (self.together_bytes or self.usable_bytes) // ranks
+        if self.kind != "cpu" or ranks == 1 or share >= self.usable_bytes:
             return self
         source = f"{self.usable_source}, shared by {ranks} processes"
-        return self.model_copy(update={"usable_bytes": self.usable_bytes // ranks, "usable_source": source})
+        return self.model_copy(update={"usable_bytes": share, "usable_source": source})
 
     def within(self, limit_bytes: int) -> Device:
         """The same where a process may have at most so much of it."""
         if limit_bytes >= self.usable_bytes:
             return self
-        return self.model_copy(update={"usable_bytes": limit_bytes, "usable_source": "launcher.memory_gb of the spec"})
+        found = {"usable_bytes": limit_bytes, "usable_source": "launcher.memory_gb of the spec"}
+        return self.model_copy(update={**found, "together_bytes": self.together_bytes or self.usable_bytes})
 
     def facts(self) -> dict[str, Any]:
         """Plain data for the proposer: holds nothing that identifies the machine."""
         return self.model_dump(
-            mode="json", exclude={"driver", "usable_source", "free_bytes", "here", "host_bytes", "disk_bytes"}
+            mode="json",
+            exclude={"driver", "usable_source", "free_bytes", "here", "host_bytes", "disk_bytes", "together_bytes"},
         )
 
 

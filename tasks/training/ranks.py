@@ -14,6 +14,7 @@ writes. A rank that is alone has nobody to ask, and pays nothing.
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -203,6 +204,8 @@ def join(seat: Seat, count: int, timeout_s: float) -> Ranks:
             world_size=count,
             timeout=timedelta(seconds=timeout_s),
         )
+    # transformers would advise to launch the processes for its own sum of gradients; they are summed here
+    logging.getLogger("transformers.training_args").addFilter(lambda line: "parallel_mode" not in line.getMessage())
     kinds = ranks.gather("cuda" if torch.cuda.is_available() else "cpu")
     if len(set(kinds)) > 1:
         raise InputError(

@@ -166,4 +166,5 @@ def _same_as_stress_test(context: StageContext, job: Job) -> None:
             "rework the stress test with it: train runs only what was measured",
         )
     measured = json.loads(_artifact(context, "stress_test", "device.json").read_bytes())
-    require_same(measured, this_device("auto", context.spec.launcher.memory_gb), job.training)
+    device = this_device("auto", context.spec.launcher.memory_gb).per_rank(job.training.ranks)
+    require_same(measured, device, job.training)

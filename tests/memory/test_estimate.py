@@ -13,7 +13,7 @@ from specs.parameters import TrainingConfiguration
 from specs.project import Hardware
 from tasks.memory import account_for, this_device
 from tasks.memory.architecture import architecture_of
-from tasks.memory.devices import named
+from tasks.memory.devices import cpu_device, named
 from tasks.memory.settings import from_training
 
 
@@ -73,10 +73,13 @@ def test_computing_in_16_bits_from_32_bit_weights_is_refused(small: dict[str, An
 
 
 def test_training_processes_on_a_cpu_share_its_memory_and_each_hold_the_buckets_that_are_summed():
-    device = this_device().per_rank(1)
-    assert device.per_rank(4).usable_bytes == (
-        device.usable_bytes // 4 if device.kind == "cpu" else device.usable_bytes
-    )
+    device = cpu_device()
+    assert device.per_rank(1) == device
+    limited = device.within(device.usable_bytes // 3)
+    assert limited.per_rank(2) == limited  # what one process may have is less than its share
+    assert limited.per_rank(4).usable_bytes == device.usable_bytes // 4
+    assert device.facts().keys() == limited.facts().keys()
+    assert device.per_rank(4).usable_bytes == device.usable_bytes // 4
     assert (
         from_training({}, TrainingConfiguration(), 64, "cpu").gpus,
         from_training({}, TrainingConfiguration(), 64, "cpu").sharding,

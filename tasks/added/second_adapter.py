@@ -51,9 +51,8 @@ def configuration(job: AddedJob) -> TrainingConfiguration:
     first = nested(json.loads(job.inputs["settings"].read_bytes())["requested"])
     wanted = job.parameters
     lora = {**first["lora"], "rank": wanted["rank"], "alpha": 2 * wanted["rank"]}
-    return TrainingConfiguration.model_validate(
-        {**first, "lora": lora, "lr": wanted["lr"], "seed": wanted["seed"], "early_judgement": "off"}
-    )
+    own = {"lora": lora, "lr": first["lr"] * wanted["lr_factor"], "seed": wanted["seed"], "early_judgement": "off"}
+    return TrainingConfiguration.model_validate({**first, **own})
 
 
 def nested(flat: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from agents.contract import ProposerContext
 from agents.sheet_file import FILE_NAME, of_people, read_sheet, stale, to_yaml, with_numbers
@@ -60,7 +61,7 @@ def _with_words(drafted: TaskSheet, found: dict[str, dict[str, object]]) -> Task
     stages = []
     for stage in drafted.stages:
         entry = found.get(stage.name, {})
-        written = {key: entry[key] for key in ("budget_hours", "on_failure") if key in entry}
+        written: dict[str, Any] = {key: entry[key] for key in ("budget_hours", "on_failure") if key in entry}
         stages.append(stage.model_copy(update=written))
     return drafted.model_copy(update={"stages": stages})
 

@@ -288,10 +288,9 @@ def _gates(checks: Checks, history: History) -> None:
 
 def _spec_at(history: History, sequence: int) -> str:
     """Digest of the spec that a run had at an event."""
-    found = ""
-    for event, payload in (*history.of(RunCreated), *history.of(SpecAmended)):
-        found = payload.spec if event.sequence < sequence else found
-    return found
+    began = [(event.sequence, payload.spec) for event, payload in history.of(RunCreated)]
+    amended = [(event.sequence, payload.spec) for event, payload in history.of(SpecAmended)]
+    return next((spec for at, spec in reversed([*began, *amended]) if at < sequence), "")
 
 
 def _proposals(checks: Checks, history: History) -> None:

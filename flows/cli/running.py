@@ -255,7 +255,7 @@ def _deciding(state: Any, gate: Any, workspace: Any, where: str) -> tuple[str, l
     stands, rules = waiting(policy, gate), policy.at(gate.name)
     people = stands.waits_for or rules.reviewers
     if gate.findings:
-        people = [who for who in overriders(policy, rules) if who in people]
+        people = tuple(who for who in overriders(policy, rules) if who in people)
     who = next(iter(people), "WHO")
     gone = next((f for f in unseen(workspace, state) if (f.gate, f.round) == (gate.name, gate.round)), None)
     rework = (gate.blocked and not gate.findings) or not stands.waits_for or gone is not None

@@ -118,6 +118,19 @@ def test_where_the_kernel_does_not_count_a_killed_worker_is_most_likely_out_of_m
     assert "killed by the system, most likely out of memory" in error.message
 
 
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("memory allocation of 8388608 bytes failed", OutOfMemory),
+        ("terminate called after throwing an instance of 'std::bad_alloc'", OutOfMemory),
+        ("assertion failed: index < len", WorkerDied),
+    ],
+)
+def test_a_library_that_aborts_for_want_of_memory_is_told_from_one_that_aborts(tmp_path, words, kind):
+    (tmp_path / "log").write_text(f"loading\n{words}\n")
+    assert type(died("the worker", -signal.SIGABRT, tmp_path / "log", kills=0)) is kind
+
+
 def test_a_worker_that_the_kernel_killed_for_memory_is_out_of_memory(tmp_path, memory_group):
     """A real kill: the worker joins a control group of 64 MiB and fills it."""
     job = job_of(tmp_path, "fill", group=str(memory_group), bytes=256 * 2**20)

@@ -17,7 +17,7 @@ from tasks.planning.texts import text as text_of
 
 if TYPE_CHECKING:
     from flows.plan_data import RunData
-    from tasks.planning import Machine, Plan, PlanSearch
+    from tasks.planning import Limits, Machine, Plan, PlanSearch
 
 T = TypeVar("T", bound=Strict)
 OPTION = {"methods": "method", "optimizers": "optimizer", "limits": "length", "effective_batch": "effective-batch"}
@@ -96,6 +96,7 @@ def plan(
     from tasks.planning import Limits, Workload, find_plans
     from tasks.planning.machine import machine_named, parse_cards
 
+    _refuse_contradictions(data, samples, hours, money, price)
     given, base, language = _run_data(data, model, lang)
     name, count = parse_cards(gpu) if gpu else (None, 1)
     machine = machine_named(
@@ -144,14 +145,27 @@ def plan(
     if plot is not None:
         _draw(found, plot, language)
     if as_json:
-        emit(found.model_dump(mode="json"))
+        briefly = {"__all__": {"account": {"residents_by_phase", "notes"}}}
+        emit(found.model_dump(mode="json", exclude={"plans": briefly, "refused": briefly}))
         return EXIT_DONE
-    _say(found, machine, language)
+    _say(found, machine, limits, language)
     for note in given.notes if given else ():
         say(text_of(language, note))
     if plot is not None:
         say(text_of(language, "picture", path=plot))
     return EXIT_DONE
+
+
+def _refuse_contradictions(
+    data: str | None, samples: int | None, hours: float | None, money: float | None, price: float | None
+) -> None:
+    """Options that would have no effect beside the others."""
+    if data is not None and samples is not None:
+        raise InputError("--samples and --data both say how many samples there are", "leave --samples out")
+    if (hours is not None or money is not None) and data is None and samples is None:
+        raise InputError("--hours and --money need the number of samples", "give --data RUN, or --samples N")
+    if money is not None and price is None:
+        raise InputError("--money needs the price of a card", "give --price, of one card for one hour")
 
 
 class Base(NamedTuple):
@@ -203,7 +217,7 @@ def _draw(found: PlanSearch, path: Path, language: Language) -> None:
     write_bytes(path, picture(found, shown, language, kind))
 
 
-def _say(found: PlanSearch, machine: Machine, language: Language) -> None:
+def _say(found: PlanSearch, machine: Machine, limits: Limits, language: Language) -> None:
     """The table of the best plan of every kind, the refused ones with their ways out, and what was assumed."""
     from tasks.planning.search import best_of_each
 
@@ -214,7 +228,7 @@ def _say(found: PlanSearch, machine: Machine, language: Language) -> None:
         usable, share = f"{found.usable_bytes / 2**30:.1f}", f"{best.utilisation:.0%}"
         where = placed(best, language)
         say(text_of(language, "preferred", plan=short(best, language), where=where, share=share, usable=usable))
-        for line in _notes(best, machine, language):
+        for line in _notes(best, machine, limits, language):
             say(f"  {line}")
     else:
         say(text_of(language, "none"))
@@ -231,7 +245,7 @@ def _say(found: PlanSearch, machine: Machine, language: Language) -> None:
             say(f"    {text_of(language, 'way_out')}: {way_out(refused.refused.way_out, language)}")
 
 
-def _notes(best: Plan, machine: Machine, language: Language) -> list[str]:
+def _notes(best: Plan, machine: Machine, limits: Limits, language: Language) -> list[str]:
     """Where times come from, what they assume, and what the length limit leaves out."""
     if best.seconds is None:
         lines = [text_of(language, "no_time", device=machine.device.name)]
@@ -239,8 +253,12 @@ def _notes(best: Plan, machine: Machine, language: Language) -> list[str]:
         link = f"{machine.link_gb_s:g} GB/s" if machine.link_gb_s else "?"
         rates = {"host": machine.host_memory_gb_s, "disk": machine.disk_gb_s, "node": machine.node_link_gb_s}
         lines = [text_of(language, f"source.{best.seconds.source}"), text_of(language, "assumed", link=link, **rates)]
+    if best.configuration.divides_layers:
+        lines.append(text_of(language, "not_run"))
     if best.seconds is not None and best.duration is None:
         lines.append(text_of(language, "no_hours"))
+    if best.duration is None and (limits.hours is not None or limits.money is not None):
+        lines.append(text_of(language, "limits_unknown"))
     if best.samples_over_length:
         limit = best.configuration.seq_len
         lines.append(text_of(language, "over_long", count=best.samples_over_length, limit=limit))

@@ -98,6 +98,13 @@ class Family(Strict):
     layer_input_bytes_per_token: float
     work: Work
 
+    @property
+    def root_share(self) -> float:
+        """What of the weights lies outside layers: embeddings, output layer, last norm."""
+        deepest = self.sizes[-1]
+        root = deepest.weight_bytes - deepest.layers * deepest.layer_weight_bytes
+        return max(0.0, root / (root + self.layers * deepest.layer_weight_bytes))
+
     def account(self, settings: TraceSettings) -> Account:
         """The account of a member: batch, accumulation, optimizer and ranks of `settings`; the rest is the family's.
 

@@ -12,6 +12,8 @@ from tasks.planning.plans import Compute, Configuration, Limits
 from tasks.planning.workload import Workload
 
 SHARDS_WEIGHTS = ("zero3", "fsdp")
+EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts")
+"""Keys of mixtures: adapters on their stacked weights do without dropout (PEFT refuses it)."""
 
 
 class Placement(NamedTuple):
@@ -108,6 +110,7 @@ def settings_of(
         architecture=architecture,
         method=c.method,
         rank=limits.rank,
+        dropout=0.0 if any(architecture.get(name) for name in EXPERTS) else 0.05,
         targets=limits.targets if limits.targets == "all-linear" else list(limits.targets),
         weights=c.weights,
         compute=c.compute,

@@ -57,6 +57,16 @@ class Configuration(Strict):
         """Cards that work."""
         return self.data_ranks * self.tensor_parallel * self.pipeline_stages
 
+    @property
+    def divides_layers(self) -> bool:
+        """Whether a layer, or the row of layers, is divided among cards."""
+        return self.tensor_parallel > 1 or self.pipeline_stages > 1
+
+    @property
+    def undivided(self) -> Configuration:
+        """The same with every layer on every card."""
+        return self.model_copy(update={"tensor_parallel": 1, "pipeline_stages": 1})
+
 
 class Seconds(Strict):
     """Seconds of one optimizer step with an interval, and what they are made of (`parts` add up to at most `high`)."""

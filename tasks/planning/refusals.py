@@ -90,7 +90,12 @@ def _with_method(method: str) -> Variants:
     before = {"lora": ("full",), "qlora": ("full", "lora", "dora")}[method]
 
     def variants(c: Configuration, state: Search) -> Iterator[Configuration]:
-        if c.method not in before or c.offload != "none" or (method == "qlora" and c.sharding == "zero3"):
+        if (
+            c.divides_layers
+            or c.method not in before
+            or c.offload != "none"
+            or (method == "qlora" and c.sharding == "zero3")
+        ):
             return
         sharding = "ddp" if c.sharding in ("zero1", "zero2") else c.sharding
         weights, compute = types_of(state.machine, method, sharding)[0]  # type: ignore[arg-type]
@@ -100,14 +105,14 @@ def _with_method(method: str) -> Variants:
 
 
 def _sharded(c: Configuration, state: Search) -> Iterator[Configuration]:
-    if c.offload == "none" and c.sharding not in ("zero3", "fsdp"):
+    if c.offload == "none" and c.sharding not in ("zero3", "fsdp") and not c.divides_layers:
         yield from _placed(
             c, state, lambda sharding, offload: offload == "none" and sharding.startswith(("zero", "fsdp"))
         )
 
 
 def _offloaded(c: Configuration, state: Search) -> Iterator[Configuration]:
-    if c.offload == "none":
+    if c.offload == "none" and not c.divides_layers:
         yield from _placed(c, state, lambda sharding, offload: offload != "none")
 
 
@@ -193,7 +198,7 @@ def _without_change(c: Configuration, state: Search) -> list[Step]:
 def _bigger_card(c: Configuration, state: Search) -> Step | None:
     """The smallest card of the catalog that has room; null where none has."""
     needed = _needed(c, state)
-    fitting = [g for g in gpus() if g.usable_bytes >= needed and g.vendor == "NVIDIA"]
+    fitting = [g for g in gpus() if g.usable_bytes >= needed and g.vendor == "NVIDIA" and not g.laptop]
     if not fitting or state.machine.device.kind != "cuda":
         return None
     card = min(fitting, key=lambda g: (g.usable_bytes, g.name))

@@ -3,18 +3,19 @@
 The order of preference, the first difference decides:
 
 1. at most 90 % of the usable memory: above it the stress test stops a run;
-2. nothing on the host before states there, states before everything;
-3. one card before replicas, replicas before shards of states, of weights;
-4. the method, in the order asked for;
-5. the longer length limit, as far as the data has longer samples;
-6. the more exact types, then the optimizer, in the order asked for;
-7. 80 to 90 % of the usable memory before less;
-8. the shorter time.
+2. whole layers on a card before pipeline stages, these before divided layers, both together last;
+3. nothing on the host before states there, states before everything;
+4. one card before replicas, replicas before shards of states, of weights;
+5. the method, in the order asked for;
+6. the longer length limit, as far as the data has longer samples;
+7. the more exact types, then the optimizer, in the order asked for;
+8. 80 to 90 % of the usable memory before less;
+9. the shorter time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from specs.errors import InputError
@@ -23,6 +24,7 @@ from specs.stages import Progress
 from tasks.memory.account import Account, Fits
 from tasks.memory.family import Family
 from tasks.memory.settings import TraceSettings
+from tasks.planning import parallel
 from tasks.planning.candidates import candidates, family_settings, indivisible, settings_of, types_of
 from tasks.planning.families import Families, families_for, key_of
 from tasks.planning.machine import Machine
@@ -33,6 +35,8 @@ from tasks.planning.workload import Workload
 
 BAND = (0.80, 0.90)
 """Shares of the usable memory that the preferred plan fills."""
+MOST_DIVIDED = 2
+"""Samples of a micro batch whose layers are divided: a method that needs it has no memory left for more."""
 OFFLOADS = ("none", "optimizer", "all")
 SHARDINGS = ("none", "ddp", "zero1", "zero2", "zero3", "fsdp")
 
@@ -70,9 +74,25 @@ class Search:
         """The account of a candidate, set against the card, its host and its disk."""
         found = self._accounts.get(configuration)
         if found is None:
-            found = self.family(configuration).account(self._settings(configuration)).on(self.machine.device)
+            found = self._divided(configuration) if configuration.divides_layers else self._derived(configuration)
             self._accounts[configuration] = found
         return found
+
+    def _derived(self, configuration: Configuration) -> Account:
+        return self.family(configuration).account(self._settings(configuration)).on(self.machine.device)
+
+    def _divided(self, c: Configuration) -> Account:
+        """One rank of tensor or pipeline parallel, from the account of the same batch on one card."""
+        family = self.family(c)
+        tokens = c.micro_batch * c.seq_len
+        return parallel.rank_account(
+            self._derived(c.undivided),
+            c,
+            family.layers,
+            family.layer_input_bytes_per_token * tokens,
+            family.root_share,
+            self.machine.device,
+        )
 
     def plan(self, configuration: Configuration) -> Plan:
         """A candidate with its time and price; refused where memory, hours or money do not allow it."""
@@ -92,7 +112,8 @@ class Search:
         price = duration.money if duration else None
         if price is not None and self.limits.money is not None and price > self.limits.money:
             lacks.append(Lack(rule="money", needed=price, there=self.limits.money))
-        refused = Refusal(lacks=lacks, over_bytes=account.fits.over_bytes) if lacks else None
+        over = sum(round(lack.needed - lack.there) for lack in lacks if lack.rule == "memory")
+        refused = Refusal(lacks=lacks, over_bytes=over) if lacks else None
         return Plan(
             configuration=configuration,
             account=account,
@@ -120,7 +141,10 @@ class Search:
     def _predicted(self, configuration: Configuration) -> Seconds | None:
         c = configuration
         sums = self.workload.sums(c.micro_batch, c.seq_len)
-        return step_seconds(c, self.account(c), self.family(c), self.machine, sums)
+        if not c.divides_layers:
+            return step_seconds(c, self.account(c), self.family(c), self.machine, sums)
+        alone = step_seconds(c.undivided, self._derived(c.undivided), self.family(c), self.machine, sums)
+        return parallel.slowed(alone, c, self.family(c), self.machine) if alone else None
 
     def lacks(self, account: Account) -> list[Lack]:
         """What memory is missing: on the card, on its host, on the disk."""
@@ -145,6 +169,7 @@ class Search:
         seconds = plan.seconds.expected / c.effective_batch if plan.seconds else 0.0
         return (
             plan.utilisation > BAND[1],
+            (c.pipeline_stages > 1) + 2 * (c.tensor_parallel > 1),
             OFFLOADS.index(c.offload),
             SHARDINGS.index(c.sharding),
             c.cards,
@@ -197,6 +222,7 @@ def search(
 
     state = Search(architecture, machine, workload, limits, families, measured)
     found = [state.plan(c) for c in candidates(machine, workload, limits, positions_of(architecture))]
+    found += _over_layers(state, found)
     feasible = sorted((p for p in found if p.feasible), key=state.preference)
     refused = sorted(
         (p for p in found if not p.feasible),
@@ -213,6 +239,24 @@ def search(
         candidates=len(found),
         indivisible_ranks=indivisible(machine, workload, limits),
     )
+
+
+def _over_layers(state: Search, found: Sequence[Plan]) -> list[Plan]:
+    """Pipeline and tensor parallel, for methods that nothing else makes fit; both together where one alone fails."""
+    machine, plans = state.machine, list[Plan]()
+    if machine.cards == 1 or machine.device.kind != "cuda":
+        return []
+    fitting = {p.configuration.method for p in found if not state.lacks(state.account(p.configuration))}
+    for plan in found:
+        c = plan.configuration
+        lightest = c.activation_checkpointing and c.micro_batch <= MOST_DIVIDED
+        if c.method in fitting or c.cards > 1 or c.offload != "none" or not lightest:
+            continue
+        tried = parallel.variants(c, state.architecture, machine, state.workload.effective_batch)
+        grids = [state.plan(v) for v in tried]
+        either = [p for p in grids if 1 in (p.configuration.tensor_parallel, p.configuration.pipeline_stages)]
+        plans += either if any(p.feasible for p in either) else grids
+    return plans
 
 
 def _bound(plan: Plan, state: Search) -> Plan:
@@ -280,5 +324,5 @@ def best_of_each(plans: Iterable[Plan], at_most: int) -> list[Plan]:
     found: dict[tuple[Any, ...], Plan] = {}
     for plan in plans:
         c = plan.configuration
-        found.setdefault((c.method, c.sharding, c.offload, c.cards), plan)
+        found.setdefault((c.method, c.sharding, c.offload, c.cards, c.tensor_parallel, c.pipeline_stages), plan)
     return list(found.values())[:at_most]

@@ -63,6 +63,14 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "{count} samples are longer than {limit} tokens: split or drop them in the data stage; answers are never cut",
         "{count} 条样本超过 {limit} 词元：请在数据阶段切分或剔除；答案绝不截断",
     ),
+    "not_run": (
+        "tensor and pipeline parallel are not run by this version's worker: the plan says which cards would be needed",
+        "本版本的训练进程不支持张量并行与流水线并行：该方案只说明需要什么卡",
+    ),
+    "limits_unknown": (
+        "--hours and --money were not checked: there are no times",
+        "未检查 --hours 与 --money：没有时间预测",
+    ),
     "no_times": (
         "the stress test of this run has no times by bucket: times are predicted",
         "本次运行的压力测试没有分桶用时：时间为预测值",
@@ -130,7 +138,8 @@ def short(plan: Plan, language: Language) -> str:
 def placed(plan: Plan, language: Language) -> str:
     """Where a plan runs."""
     c = plan.configuration
-    scheme = _SCHEMES.get(c.sharding, "")
+    more = [f"TP {c.tensor_parallel}"] * (c.tensor_parallel > 1) + [f"PP {c.pipeline_stages}"] * (c.pipeline_stages > 1)
+    scheme = " + ".join([*([_SCHEMES[c.sharding]] if c.sharding in _SCHEMES else []), *more])
     if c.cards == 1:
         where = text(language, "one_card") + (f", {scheme}" if scheme else "")
     else:

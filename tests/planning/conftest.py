@@ -24,7 +24,7 @@ SMALL: dict[str, Any] = {
     "max_position_embeddings": 1024,
     "tie_word_embeddings": True,
 }
-LENGTHS = tuple(sorted([60] * 30 + [200] * 20 + [500] * 9 + [900]))
+LENGTHS = tuple(sorted([60] * 30 + [200] * 29 + [900]))
 
 
 @pytest.fixture(scope="session")
@@ -49,7 +49,7 @@ def machine_of(usable_bytes: int, count: int = 1, **values: Any) -> Machine:
     return Machine(device=device, **{**rates, **values})
 
 
-WORKLOAD = Workload(lengths=LENGTHS, evaluation_lengths=(100, 300), effective_batch=8)
+WORKLOAD = Workload(lengths=LENGTHS, evaluation_lengths=(100, 300), effective_batch=4)
 
 
 @pytest.fixture(scope="session")

@@ -24,6 +24,7 @@ CASES: dict[str, dict[str, Any]] = {
     "qlora": {"method": "qlora", "weights": "nf4-dq", "compute": "amp-bf16", "activation_checkpointing": True},
     "full": {"method": "full", "compute": "bf16", "attention": "flash"},
 }
+SLOW = ("lora, checkpointing, eager", "qlora")
 BATCHES = [(1, 640, 4, "paged_adamw_8bit"), (3, 384, 1, "adamw_8bit"), (8, 256, 2, "adamw_fused")]
 
 
@@ -51,7 +52,7 @@ def recorded(small: dict[str, Any]) -> Family:
     return family(base(small, **CASES["lora"]), OPTIMIZERS, 1024)
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if "eager" in n else []) for n in CASES])
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in CASES])
 def test_derived_equals_traced(small: dict[str, Any], name: str):
     settings = base(small, **CASES[name])
     found = family(settings, OPTIMIZERS, 1024)
@@ -72,6 +73,7 @@ def test_what_ranks_divide_is_divided_as_in_a_trace(small: dict[str, Any], recor
     assert derived.phases == pytest.approx(traced.phases, rel=0.002)
 
 
+@pytest.mark.slow
 def test_a_window_shorter_than_the_longest_sample_has_a_recording_of_its_own(small: dict[str, Any]):
     architecture = small | {"model_type": "mistral", "sliding_window": 1536}
     settings = base(architecture, compute="bf16", method="full")

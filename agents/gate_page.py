@@ -41,24 +41,19 @@ def gate_page(
     spec: Project,
     report: str | None = None,
     approvals: str = "",
+    also: Sequence[tuple[Evidence, str]] = (),
 ) -> str:
-    """The page of an open gate. How to decide is said by whoever shows it; `approvals` is what the policy waits for."""
+    """The page of an open gate. How to decide is said by whoever shows it; `approvals` is what the policy waits for.
+
+    `also` are further finished stages, each with the place of its report, where the gate waited for several.
+    """
     language = spec.language
     key = "gate_title_release" if gate == "release" else "gate_title"
     title = t(language, key, stage=stage_title(language, gate)) if key == "gate_title" else t(language, key)
     document = Document(f"{title} · {t(language, 'gate_round', round=round)} · {spec.project}", language)
     document.add(*rehearsal_line(spec), *parent_line(spec))
-    if finished is not None:
-        document.add(Heading(t(language, "finished", stage=stage_title(language, finished.stage))))
-        document.add(verdict_line(finished, language))
-        if finished.verdicts:
-            document.add(pieces_line(finished, language))
-        document.add(verdict_table(finished, language))
-        if finished.notes:
-            document.add(Bullets(finished.notes, data=True))
-        if report:
-            colon = "：" if language == "zh" else ": "
-            document.add(Paragraph(f"{t(language, 'full_report')}{colon}{code(report)}"))
+    for evidence, place in [*([(finished, report)] if finished is not None else []), *also]:
+        document.add(*_finished(evidence, place, language))
     if proposal.task_sheet is not None:
         document.add(Heading(t(language, "sheet")), *sheet_blocks(proposal.task_sheet, language))
     document.add(Heading(t(language, "proposal", stage=stage_title(language, gate))))
@@ -68,6 +63,21 @@ def gate_page(
     if approvals:
         document.add(Heading(t(language, "approvals")), Paragraph(approvals))
     return to_markdown(document)
+
+
+def _finished(finished: Evidence, report: str | None, language: Language) -> list[Block]:
+    """A finished stage: what its criteria said, what it says itself, and where its report lies."""
+    blocks: list[Block] = [Heading(t(language, "finished", stage=stage_title(language, finished.stage)))]
+    blocks.append(verdict_line(finished, language))
+    if finished.verdicts:
+        blocks.append(pieces_line(finished, language))
+    blocks.append(verdict_table(finished, language))
+    if finished.notes:
+        blocks.append(Bullets(finished.notes, data=True))
+    if report:
+        colon = "：" if language == "zh" else ": "
+        blocks.append(Paragraph(f"{t(language, 'full_report')}{colon}{code(report)}"))
+    return blocks
 
 
 def proposal_blocks(proposal: Proposal, previous: Proposal | None, language: Language) -> list[Block]:

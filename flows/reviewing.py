@@ -34,6 +34,7 @@ class GateFacts:
     proposal: Proposal
     previous: Proposal | None
     finished: Evidence | None
+    also: list[Evidence]
     expected: list[ExpectedRow]
     policy: Policy
 
@@ -56,6 +57,7 @@ class GateFacts:
             },
             "proposal": self.proposal.model_dump(mode="json"),
             "evidence": self.finished.model_dump(mode="json") if self.finished else None,
+            "also": [evidence.model_dump(mode="json") for evidence in self.also],
             "expected": [row.model_dump(mode="json") for row in self.expected],
             "report": self.report,
             "changed": self.changed,
@@ -77,9 +79,11 @@ class GateFacts:
     @property
     def report(self) -> str | None:
         """Path of the finished stage's HTML report."""
-        if self.finished is None:
-            return None
-        return str(self.workspace.attempt(self.finished.stage, self.finished.attempt) / "report.html")
+        return None if self.finished is None else self.report_of(self.finished)
+
+    def report_of(self, evidence: Evidence) -> str:
+        """Path of a stage's HTML report."""
+        return str(self.workspace.attempt(evidence.stage, evidence.attempt) / "report.html")
 
     @property
     def report_in_project(self) -> str | None:
@@ -97,7 +101,7 @@ def gate_facts(workspace: Workspace, ledger: Ledger, name: str | None = None) ->
             "start a new run" if state.terminal else hint_without_gate(workspace.run, ledger),
         )
     spec = frozen_spec(workspace)
-    attempt = state.finished(gate.name)
+    attempts = state.all_finished(gate.name)
     evidence = evidence_of(workspace, state)
     proposals = approved_proposals(workspace, state)
     sheet = proposals["data"].task_sheet if "data" in proposals else None
@@ -110,7 +114,8 @@ def gate_facts(workspace: Workspace, ledger: Ledger, name: str | None = None) ->
         gate=gate,
         proposal=proposal,
         previous=gatefiles.load_proposal(workspace.folder, last) if last else None,
-        finished=evidence.get(attempt.stage) if attempt else None,
+        finished=evidence.get(attempts[0].stage) if attempts else None,
+        also=[evidence[attempt.stage] for attempt in attempts[1:]],
         expected=expected_beside_actual(sheet, evidence, proposals, proposal) if sheet else [],
         policy=frozen_policy(state, workspace.folder),
     )
@@ -166,6 +171,7 @@ def page(facts: GateFacts) -> str:
         spec=facts.spec,
         report=facts.report_in_project,
         approvals=_approvals(facts),
+        also=[(e, Path(facts.report_of(e)).relative_to(facts.workspace.project_dir).as_posix()) for e in facts.also],
     )
     return harmless(_warning(facts) + text)
 

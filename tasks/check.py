@@ -48,7 +48,7 @@ def check_project(loaded: LoadedProject, with_model: bool) -> CheckReport:
     notes: list[str] = []
     previews: dict[int, list[dict[str, str]]] = {}
     sources, problems = probe_sources(loaded.folder, loaded.spec, previews)
-    problems = [*problems, *_hardware_problems(loaded), *_parent_problems(loaded)]
+    problems = [*problems, *_hardware_problems(loaded), *_parent_problems(loaded), *_added_problems(loaded)]
     if with_model:
         problems = [*problems, *_model_problems(loaded, notes)]
     notes += [*_too_few(loaded, sources, bool(problems)), *_missing_packages(loaded)]
@@ -135,6 +135,17 @@ def _proposed(problem: Problem, data: Any, folder: Path) -> Problem:
     if found is None or not found.columns:
         return problem
     return replace(problem, way_out=f"Add, for {file.name}:\n{found.text()}")
+
+
+def _added_problems(loaded: LoadedProject) -> list[Problem]:
+    """Files and modules that added stages name and that are not there. Nothing is imported."""
+    from tasks.added.sources import problems_of
+
+    return [
+        Problem(loaded.file.name, None, f"added_stages.{name}", "", rule, way_out)
+        for name, stage in loaded.spec.added_stages.items()
+        for rule, way_out in problems_of(loaded.folder, stage, loaded.spec.task_packages)
+    ]
 
 
 def _parent_problems(loaded: LoadedProject) -> list[Problem]:

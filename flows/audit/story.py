@@ -21,7 +21,16 @@ from flows.ledger.chain import opened, timestamp
 from specs.base import Language
 from specs.criteria import Metric, Verdict
 from specs.errors import GatewrightError, InputError
-from specs.events import PAYLOADS, FallbackTaken, LeaseTaken, MemoryRung, RunClosed, RunStopped
+from specs.events import (
+    PAYLOADS,
+    FallbackTaken,
+    LeaseTaken,
+    MemoryRung,
+    RunClosed,
+    RunStopped,
+    WorkHandedIn,
+    WorkHandedOut,
+)
 from specs.proposals import Expectation
 from specs.words import nearest
 
@@ -79,12 +88,27 @@ def show(history: History, language: Language = "en") -> str:
     lines += [f"  - {text}" for text in told or [word(language, "no_differences")]]
     for stage in state.order:
         body = [line for gate in _rounds(history, stage) for line in _gate(gate, language)]
+        body += _work(history, stage, language)
         body += [line for a in state.attempts.get(stage, []) for line in _attempt(history, a, language)]
         if body:
             lines += ["", stage_title(language, stage), *(f"  {line}" for line in body)]
     if state.release:
         lines.append("  " + word(language, "released", folder=state.release.folder))
     return "\n".join(visible(line) for line in lines) + "\n"
+
+
+def _work(history: History, stage: str, language: Language) -> list[str]:
+    """What people handed in for a stage, and when it had been handed out."""
+    lines = []
+    for event, payload in zip(history.events, history.payloads, strict=True):
+        if isinstance(payload, WorkHandedOut) and payload.stage == stage:
+            names = ", ".join(sorted(payload.files))
+            lines.append(word(language, "handed_out", names=names, round=payload.round, at=_when(event.at)))
+        if isinstance(payload, WorkHandedIn) and payload.stage == stage:
+            how, digest = word(language, payload.authentication), payload.sha256[:12]
+            said = {"actor": event.actor, "at": _when(event.at), "how": how, "digest": digest}
+            lines.append(word(language, "handed_in", **said))
+    return lines
 
 
 def _when(at: datetime) -> str:

@@ -66,6 +66,8 @@ _WORDS: dict[str, tuple[str, str]] = {
     "same_nothing": ("nothing", "无"),
     "no_difference": ("no difference", "没有不同"),
     "not_compared": ("not compared: {what}", "未比较：{what}"),
+    "handed_out": ("handed out at {at}, round {round}: {names}", "于 {at} 交出（第 {round} 轮）：{names}"),
+    "handed_in": ("handed in by {actor} at {at} ({how}): {digest}", "由 {actor} 于 {at} 交回（{how}）：{digest}"),
     "approval": (
         "approved by {actor} at {at} ({how}), one of several",
         "{actor} 于 {at} 批准（{how}），为多人批准之一",

@@ -149,7 +149,8 @@ def _record(workspace: Any, ledger: Any, facts: Any, decision: dict[str, Any]) -
 
     try:
         proof = _proof(facts.policy.at(facts.gate.name).authentication)
-        made = record(workspace, ledger, expected_digest=facts.gate.digest, **proof, **decision)
+        named = {"expected_digest": facts.gate.digest, "name": facts.gate.name}
+        made = record(workspace, ledger, **named, **proof, **decision)
     except GatewrightError as error:
         _refuse(error)
         return _decided(workspace, ledger, facts) or None

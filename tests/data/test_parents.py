@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from specs.canonical import sha256_file
 from specs.parent import LearntSamples, Parent
 from specs.stages import Quiet
@@ -31,6 +33,7 @@ def a_parent(finished: Finished, context: Any, **changes: Any) -> Parent:
     return Parent.model_validate({**settings, **changes})
 
 
+@pytest.mark.parametrize("finished", ["zh"], indirect=True)
 def test_nothing_that_a_parent_learnt_is_held_out(finished: Finished, tiny_model: Path, tmp_path: Path, monkeypatch):
     """Another seed splits the same rows otherwise; without the parent's samples in mind, some would leak."""
     monkeypatch.setattr("tasks.data.stage.require_parent", lambda context: None)  # weights are looked at elsewhere
@@ -52,6 +55,7 @@ def test_nothing_that_a_parent_learnt_is_held_out(finished: Finished, tiny_model
     assert any("a parent was trained on" in note or "父训练已学过" in note for note in result.notes)
 
 
+@pytest.mark.parametrize("finished", ["zh"], indirect=True)
 def test_samples_that_are_not_known_never_pass(finished: Finished, tiny_model: Path, tmp_path: Path):
     context = stage_context(finished.folder, finished.spec, tiny_model, tmp_path)
     samples = ParquetRows(finished.out / "artifacts" / "samples.parquet")

@@ -96,13 +96,14 @@ def test_the_samples_of_grandparents_count_too_and_those_that_are_gone_are_said_
     assert again.learnt_unknown
 
 
-@pytest.mark.parametrize("named", ["r9", "raw", "../p", "runs/r1"])
-def test_what_is_no_parent_is_refused_and_nothing_is_begun(project: Path, named: str):
-    name_parent(project, named)
-    with pytest.raises(InputError) as caught:
-        light_run.begin(project, "r2")
-    assert "neither a run of this project nor a folder with a release" in caught.value.message
-    assert not (project / "runs" / "r2").exists()
+def test_what_is_no_parent_is_refused_and_nothing_is_begun(tmp_path: Path):
+    project = light_run.make_project(tmp_path / "p")
+    for named in ("r9", "raw", "../p", "runs/r1", "旧运行"):
+        name_parent(project, named)
+        with pytest.raises(InputError) as caught:
+            light_run.begin(project, "r2")
+        assert "neither a run of this project nor a folder with a release" in caught.value.message
+        assert not (project / "runs" / "r2").exists()
 
 
 def test_weights_that_changed_since_they_were_recorded_are_refused(project: Path):
@@ -112,14 +113,16 @@ def test_weights_that_changed_since_they_were_recorded_are_refused(project: Path
         light_run.begin(project, "r2")
 
 
-def test_a_run_without_finished_training_is_no_parent(project: Path):
+def test_a_run_without_finished_training_is_no_parent(tmp_path: Path):
+    project = light_run.make_project(tmp_path / "p")
     light_run.begin(project, "r2")
     name_parent(project, "r2")
     with pytest.raises(InputError, match="has no finished training"):
         with_parent(load_project(project).spec, project, ledger_of_run(Workspace(project, "r2")))
 
 
-def test_method_full_has_no_adapter_to_go_on_from(project: Path):
+def test_method_full_has_no_adapter_to_go_on_from(tmp_path: Path):
+    project = light_run.make_project(tmp_path / "p")
     name_parent(project, "r1")
     with (project / "project.yaml").open("a") as file:
         file.write("method: full\n")

@@ -17,6 +17,7 @@ from agents.stage_report import (
     rehearsal_line,
     verdict_line,
     verdict_table,
+    where_failed,
 )
 from agents.subtasks import title as subtask_title
 from agents.task_sheet import ExpectedRow
@@ -71,7 +72,7 @@ def _finished(finished: Evidence, report: str | None, language: Language) -> lis
     blocks.append(verdict_line(finished, language))
     if finished.verdicts:
         blocks.append(pieces_line(finished, language))
-    blocks.append(verdict_table(finished, language))
+    blocks += [verdict_table(finished, language), *where_failed(finished, language)]
     if finished.notes:
         blocks.append(Bullets(finished.notes, data=True))
     if report:

@@ -32,6 +32,8 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "单人策略：由一人自行批准（自批）。",
     ),
     "verdicts": ("Acceptance", "验收"),
+    "where_failed": ("Where to look", "看哪里"),
+    "places": ("The first places", "最先发现的位置"),
     "metric": ("Metric", "指标"),
     "value": ("Measured", "实测"),
     "bound": ("Required", "要求"),

@@ -72,7 +72,7 @@ def stage_document(
     if spec.policy.solo:
         document.add(Paragraph(t(language, "solo"), "quiet"))
     document.add(_facts(evidence, spec))
-    document.add(Heading(t(language, "verdicts")), verdict_table(evidence, language))
+    document.add(Heading(t(language, "verdicts")), verdict_table(evidence, language), *where_failed(evidence, language))
     if other := _unjudged(evidence, language):
         document.add(Heading(t(language, "measured"), 3), other)
     rows = expected_rows(expected, evidence)
@@ -177,6 +177,18 @@ def verdict_table(evidence: Evidence, language: Language) -> Table:
             ]
         )
     return Table([t(language, k) for k in ("result", "metric", "value", "bound", "kind")], rows)
+
+
+def where_failed(evidence: Evidence, language: Language) -> list[Block]:
+    """The first places behind each failed verdict that has a value and names some; nothing when none does."""
+    rows = [
+        [Cell(metric_title(evidence.stage, v.metric, language)), Cell(v.reason, data=True)]
+        for v in evidence.verdicts
+        if not v.passed and v.value is not None and v.reason and v.reason != SELF_REPORTED
+    ]
+    if not rows:
+        return []
+    return [Heading(t(language, "where_failed"), 3), Table([t(language, "metric"), t(language, "places")], rows)]
 
 
 def _said_by(title: str, reason: str, language: Language) -> str:

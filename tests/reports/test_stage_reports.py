@@ -143,6 +143,18 @@ def test_a_metric_that_could_not_be_measured_says_so(tmp_path):
     assert "Blocked by: size of the learnt change" in markdown
 
 
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_failed_verdict_says_where_to_look_and_a_passed_one_does_not(language, tmp_path):
+    WRITERS["data"](tmp_path)
+    spec = project(language)
+    found = evidence("data", tmp_path, spec, rows_unaccounted=2.0)
+    verdicts = [v.model_copy(update={"reason": f"orders.csv row 7 of {v.metric}"}) for v in found.verdicts]
+    write_stage_report(tmp_path, found.model_copy(update={"verdicts": verdicts}), (), spec, ())
+    markdown = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert "orders.csv row 7 of rows_unaccounted" in markdown
+    assert markdown.count("orders.csv row 7") == sum(not v.passed for v in verdicts)
+
+
 def test_notes_and_expectations_and_decisions_are_shown(tmp_path):
     decision = Decision(
         run="r", gate="data", round=1, digest="0" * 64, choice="approve", actor="me", authentication="terminal",

@@ -72,7 +72,9 @@ def load_proposal(run_dir: Path, digest: str) -> Proposal:
 def write_gate(run_dir: Path, document: GateDocument) -> str:
     """Write the files of a round and return the digest of the bytes of `gate.json`. Its proposal must be stored."""
     folder = gate_folder(run_dir, document.gate, document.round)
-    write_bytes(folder / "proposal.json", canonical_bytes(load_proposal(run_dir, document.proposal)))
+    load_proposal(run_dir, document.proposal)
+    # The bytes as they were stored: written again by a later version they would be others.
+    write_bytes(folder / "proposal.json", proposal_path(run_dir, document.proposal).read_bytes())
     data = canonical_bytes(document)
     write_bytes(folder / "gate.json", data)
     return sha256_bytes(data)

@@ -115,10 +115,10 @@ class Proposal(Strict):
     parameters: dict[str, Any]
     reasons: list[Reason]
     expected: list[Expectation] = Field(default_factory=list)
-    memory: MemoryCheck | None = None
     ahead: dict[str, list[Expectation]] = Field(
         default_factory=dict, description="what the stages after this one should bring, from what is known by now"
     )
+    memory: MemoryCheck | None = None
     proposer: str
     answers_feedback: str = Field("", description="how this round answers the feedback of the last one")
     answers: list[Answer] = Field(
@@ -126,8 +126,8 @@ class Proposal(Strict):
     )
     edited_by: str = Field("", description="the person whose edits are part of the parameters")
     task_sheet: TaskSheet | None = None
-    warnings: list[str] = Field(default_factory=list)
     sheet_file: Sha256 | None = Field(None, description="of the task_sheet.yaml whose numbers the sheet has")
+    warnings: list[str] = Field(default_factory=list)
 
     @property
     def sha256(self) -> Sha256:

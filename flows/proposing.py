@@ -13,6 +13,7 @@ from flows.earlier import earlier_results
 from flows.ledger import Ledger
 from flows.measured import calibrations_of, proposals_as_run
 from flows.reviewing import evidence_of, last_round
+from flows.rewritten import as_rewritten
 from flows.state import RunState
 from flows.surveying import survey_of
 from flows.workspace import Workspace, live_spec
@@ -78,6 +79,7 @@ def proposer_context(
     if "data" in evidence:
         folder = workspace.attempt("data", evidence["data"].attempt)
         lengths = json.loads((folder / "artifacts" / "summary.json").read_bytes())
+        evidence, lengths = as_rewritten(workspace, spec, evidence, lengths)
     last = last_round(state, gate, round)
     approved = proposals_as_run(workspace, state, spec)
     sources, _problems = probe_sources(workspace.project_dir, spec)

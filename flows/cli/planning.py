@@ -188,6 +188,9 @@ def estimate(
     activation_checkpointing: Annotated[
         bool, typer.Option("--activation-checkpointing", help="Recompute activations in the backward pass.")
     ] = False,
+    packing: Annotated[
+        bool, typer.Option("--packing", help="Samples share rows of --seq-len tokens and do not see each other.")
+    ] = False,
     attention: Annotated[str, typer.Option("--attention", help="flash, sdpa or eager.")] = "sdpa",
     loss_path: Annotated[
         str,
@@ -230,6 +233,7 @@ def estimate(
         "micro_batch": micro_batch,
         "seq_len": seq_len,
         "activation_checkpointing": activation_checkpointing,
+        "packed": packing,
         "attention": attention,
         "loss_path": loss_path,
         "gpus": gpus,

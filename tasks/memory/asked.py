@@ -34,6 +34,7 @@ def settings_of(architecture: dict[str, Any], options: dict[str, Any]) -> TraceS
         raise InputError("; ".join(lines), "gatewright estimate --help lists the values") from None
     refuse_contradictions(settings)
     _refuse_sharing(settings)
+    _refuse_packing(settings)
     if method in TrainingConfiguration.model_fields["method"].annotation.__args__:  # type: ignore[union-attr]
         _refuse_method(settings)
     return settings
@@ -50,6 +51,16 @@ def _refuse_method(settings: TraceSettings) -> None:
         raise InputError("method qlora needs 4-bit weights", "use --weights nf4 or nf4-dq, or --method lora")
     if settings.method != "qlora" and four:
         raise InputError(f"method {settings.method} cannot train beside 4-bit weights", "use --method qlora")
+
+
+def _refuse_packing(settings: TraceSettings) -> None:
+    if settings.packed and settings.method == "inference":
+        raise InputError("packing is a setting of training", "leave --packing out for --method inference")
+    if settings.packed and settings.attention == "flash" and settings.micro_batch > 1:
+        raise InputError(
+            "attention flash keeps samples of a packed row apart only with one row per forward pass",
+            "use --micro-batch 1, or --attention sdpa",
+        )
 
 
 def _refuse_sharing(settings: TraceSettings) -> None:

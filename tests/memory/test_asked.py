@@ -77,3 +77,12 @@ def test_every_rank_that_reads_the_weights_is_counted_on_the_host():
     pinned = host(trace, TraceSettings(architecture=ARCHITECTURE, gpus=4, sharding="fsdp"), offloaded_bytes=500)
     assert pinned.peak_bytes - sharded.peak_bytes == 4 * 500
     assert pinned.disk_bytes == 3 * (20 + 40) + 20
+
+
+@pytest.mark.parametrize("options", [{"method": "inference"}, {"attention": "flash", "micro_batch": 2}])
+def test_packing_that_cannot_be_is_refused_with_the_way_out(small, options):
+    with pytest.raises(InputError) as caught:
+        settings_of(small, {"packed": True, **options})
+    assert "pack" in caught.value.message
+    assert "--" in caught.value.hint
+    assert settings_of(small, {"packed": True, "micro_batch": 2}).packed

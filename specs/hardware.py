@@ -22,6 +22,8 @@ TORCH_OF_DRIVER = 0.97
 CONSUMER_SHARE, OTHER_SHARE = 0.98, 0.91
 """What torch sees of the nominal size (GiB) where nothing is published: the least published ratio of consumer cards
 (RTX 5090), and of all cards (T4, which spends memory on error correction)."""
+LAPTOP_SHARE = 0.966
+"""The same of laptop cards, whose driver's part weighs more: the published ratio of the RTX 3060 with 6 GB."""
 
 
 class Gpu(Strict):
@@ -54,7 +56,14 @@ class Gpu(Strict):
         return round(self.vram_gb * GIB * self._nominal_share)
 
     @property
+    def laptop(self) -> bool:
+        """Whether it is soldered into a laptop: nobody adds it to a machine, and heat limits it."""
+        return self.name.endswith("Laptop")
+
+    @property
     def _nominal_share(self) -> float:
+        if self.laptop:
+            return LAPTOP_SHARE
         return CONSUMER_SHARE if re.match(r"(RTX|TITAN) (\d{4}\b|RTX)", self.name) else OTHER_SHARE
 
     @property

@@ -23,6 +23,7 @@ from flows.workspace import Workspace
 from specs.errors import DecisionRefused, GatewrightError, PolicyRefused
 from specs.results import Evidence
 from tests.support import light_run
+from tests.support.cli import called
 
 pytestmark = pytest.mark.usefixtures("light_stages")
 
@@ -251,6 +252,54 @@ def test_a_task_that_takes_too_long_is_ended(tmp_path):
     session = light_run.passage(workspace)
     assert session.error is not None
     assert "time limit" in session.error.message
+
+
+def test_stages_that_wait_for_nothing_of_each_other_run_at_the_same_time(tmp_path, monkeypatch):
+    met = []
+
+    def meet(context):
+        """`dry_run` ends only after the command has begun, and the command only after this."""
+        if context.stage == "dry_run":
+            pid, deadline = workspace.folder / "pid", time.monotonic() + 30
+            while not pid.is_file() and time.monotonic() < deadline:
+                time.sleep(0.02)
+            met.append(pid.is_file())
+            (workspace.folder / "go").touch()
+
+    waits = HOLD.replace("    time.sleep(600)", "").replace("if job", "while job").rstrip() + " time.sleep(0.02)\n"
+    workspace = make(tmp_path / "p", script=COUNT + waits)
+    on(workspace, "data")
+    monkeypatch.setitem(light_run.HOW, "while_running", meet)
+    on(workspace, "count", "dry_run")
+    assert met == [True]
+    state = state_of(workspace)
+    assert state.done("count")
+    assert state.done("dry_run")
+    assert [g.name for g in state.open_gates] == ["look", "stress_test"]
+    assert state.state == ledger_of_run(workspace).run("r1").state == "waiting"
+
+
+def test_the_commands_say_which_gates_wait_and_take_work_in(tmp_path):
+    workspace = make(tmp_path / "p")
+    on(workspace, "data")
+    project = workspace.project_dir
+    unclear = called("approve", "--as", "me", "--yes", cwd=project)
+    assert unclear.code == 6
+    assert "--gate" in unclear.err
+    assert [g["id"] for g in called("gates", "--json", cwd=project).json["gates"]] == [
+        "r1.count.1",
+        "r1.look.1",
+        "r1.dry_run.1",
+    ]
+    assert called("approve", "--as", "me", "--yes", "--gate", "look", cwd=project).code == 0
+    light_run.passage(workspace)
+    status = called("status", "--json", cwd=project).json
+    assert (status["state"], status["work"]) == ("waiting", ["look"])
+    (project / "filled.csv").write_text("all is good\n")
+    given = called("hand-in", "filled.csv", "--as", "me", "--yes", "--json", cwd=project)
+    assert given.code == 0, given.err
+    assert (given.json["stage"], given.json["author"]) == ("look", "me")
+    assert called("hand-in", "nothing.csv", "--as", "me", "--yes", cwd=project).code == 2
 
 
 def test_a_run_killed_inside_a_command_leaves_no_command_behind_and_goes_on(tmp_path):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tasks.data.batch_plan import plan_batches
 from tasks.prompts import Encoded
 from tasks.training.feed import Feed
-from tasks.training.judgement import MOST_JUDGED, choose_judged, judge, judge_step
+from tasks.training.judgement import GO_ON, MOST_JUDGED, choose_judged, judge, judge_step
 from tasks.training.launch import training_notes
 from tests.support.forked import train
 from tests.support.samples import small_training, training_samples
@@ -89,7 +89,9 @@ def test_what_happened_on_the_way_is_said_in_the_language_of_the_project(languag
 
 
 @pytest.mark.skipif(os.name == "nt", reason="training on Windows is by WSL2")
-def test_stop_ends_the_training_with_the_checkpoint_kept_and_again_when_it_is_resumed(job_in, samples_file, tmp_path):
+def test_stop_ends_the_training_each_time_until_a_person_lets_it_go_on_from_the_kept_checkpoint(
+    job_in, samples_file, tmp_path
+):
     held_out = [i for i, _ in training_samples(samples_file, "eval")]
     job = job_in(tmp_path, judge_after_step=3, judge_sample_ids=held_out, judge_bound=-100.0)
     for _ in range(2):
@@ -100,6 +102,9 @@ def test_stop_ends_the_training_with_the_checkpoint_kept_and_again_when_it_is_re
     found = json.loads((tmp_path / "out" / "judgement.json").read_text())
     assert (found["verdict"], found["samples"]) == ("stop", 8)
     assert (tmp_path / "checkpoints" / "00000003" / "manifest.json").is_file()
+    (tmp_path / "out" / GO_ON).write_text('{"reason": "seen"}')
+    went_on = train(job).result()
+    assert (went_on["finished"], went_on["resumed_from"]) == (True, 3)
 
 
 @pytest.mark.slow

@@ -204,6 +204,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "outcome_above_limit": ("runs, takes too much", "可运行，但占用过多"),
     "outcome_named": ("looked at", "已查看"),
     "outcome_skipped": ("not tried", "未尝试"),
+    "outcome_failed": ("failed otherwise", "因其他原因失败"),
     "bucket_times": ("Time by bucket of lengths", "各长度分桶的用时"),
     "bucket": ("Bucket", "分桶"),
     "planned_steps": ("Planned", "计划"),

@@ -115,7 +115,7 @@ class MemoryRung(Payload):
     number: int = Field(ge=1, description="1 is the approved configuration itself")
     rung: str = Field(description="approved, processes, allocator, probe, micro_batch, ...")
     changes: dict[str, Any] = Field(description="parameters that differ from the approved ones, by dotted path")
-    outcome: str = Field(description="runs, out_of_memory, above_limit, named, or skipped")
+    outcome: str = Field(description="runs, out_of_memory, above_limit, failed, named, or skipped")
     why: str = ""
     taken: bool = Field(False, description="what the stage was measured with in the end")
 

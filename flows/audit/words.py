@@ -30,6 +30,7 @@ _WORDS: dict[str, tuple[str, str]] = {
     "rung_above_limit": ("runs, and takes too much", "可运行，但占用过多"),
     "rung_named": ("looked at", "已查看"),
     "rung_skipped": ("not tried", "未尝试"),
+    "rung_failed": ("failed otherwise", "因其他原因失败"),
     "edit": ("{actor} set {path} = {value} at gate {gate}", "{actor} 在关口 {gate} 将 {path} 设为 {value}"),
     "override": (
         "{actor} overrode a failed blocking criterion at gate {gate}: {comment}",

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from specs.errors import OutOfMemory
+from specs.errors import InputError, OutOfMemory, TrainingError, WorkerError
 from specs.files import write_bytes
 from specs.parameters import TrainingConfiguration
 from tasks.stress.ladder import Result, Rung, changes
 from tasks.stress.neighbours import others, told
 from tasks.stress.trial import Bench, Trial, prepare, process_peak, run
+from tasks.worker_ends import WorkerDied
 
 RECORD = "ladder.jsonl"
 
@@ -52,6 +53,12 @@ class Climber:
             trial.forget_steps()
             self.bench.progress.say(error.message)
             return "out_of_memory", f"{error.message} (after {done} of {len(trial.plan.planned)} steps)"
+        except (InputError, WorkerError, TrainingError) as error:
+            killed = isinstance(error, WorkerDied) and error.signal_number is not None
+            if trial.training == self.approved or killed:  # not the ladder's to judge
+                raise
+            trial.forget_steps()
+            return "failed", error.message
         return "runs", ""
 
     def note(self, rung: str, outcome: Result, why: str, training: TrainingConfiguration) -> None:

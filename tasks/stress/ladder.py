@@ -22,7 +22,8 @@ from specs.project import Project
 
 PROBE_TOKENS = 512
 
-Result = Literal["runs", "out_of_memory", "above_limit", "named", "skipped"]
+Result = Literal["runs", "out_of_memory", "above_limit", "failed", "named", "skipped"]
+RAN = ("runs", "above_limit")
 
 TAKES = ("allocator", "micro_batch", "gradient_accumulation", "activation_checkpointing", "optimizer")
 """The only settings that a ladder may change."""
@@ -53,7 +54,8 @@ class Hands(Protocol):
     """What a ladder is climbed with."""
 
     def attempt(self, rung: str, training: TrainingConfiguration, longest: int | None = None) -> Result:
-        """Run a configuration: `runs`, `out_of_memory`, or `above_limit` when it ran and took too much."""
+        """Run a configuration: `runs`, `out_of_memory`, `above_limit` when it ran and took too much, or `failed` when
+        something else than memory ended it. For the approved one that raises."""
 
     def note(self, rung: str, outcome: Result, why: str, training: TrainingConfiguration) -> None:
         """Write down a rung at which nothing was run."""
@@ -122,7 +124,7 @@ def _allocator(start: TrainingConfiguration, rules: Rules, hands: Hands) -> tupl
     if why := rules.why_not(other, ["allocator"]):
         hands.note("allocator", "skipped", why, start)
         return start, False
-    return other, hands.attempt("allocator", other) != "out_of_memory"
+    return other, hands.attempt("allocator", other) in RAN
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ def _probe(level: _Level, rules: Rules, hands: Hands) -> bool:
         why = f"no sample is longer than {PROBE_TOKENS} tokens: micro batch 1 is the probe"
         hands.note("probe", "skipped", why, smallest)
         return True
-    return hands.attempt("probe", smallest, PROBE_TOKENS) != "out_of_memory"
+    return hands.attempt("probe", smallest, PROBE_TOKENS) in RAN
 
 
 def _up(

@@ -175,7 +175,7 @@ def _from_plan(job: Job, steps: Sequence[PlannedStep], longest: int) -> dict[str
         "packing": training.packing if packed or not job.whole_plan else False,
         "max_tokens_per_step": cap if cap is None or padded <= cap else padded,
         "max_tokens_per_micro_batch": budget if budget is None or largest <= budget else largest,
-        "max_steps": cut if cut is None or len(steps) <= cut else len(steps),
+        "max_steps": cut if cut is None or len(steps) <= cut or not job.whole_plan else len(steps),
         "epochs": training.epochs if partly and steps[-1].epoch <= training.epochs else steps[-1].epoch,
     }
 

@@ -144,6 +144,17 @@ def test_a_spec_that_forbids_a_rung_is_obeyed_and_said():
     assert {"activation_checkpointing", "optimizer"} <= skipped
 
 
+def test_a_rung_that_fails_for_another_reason_than_memory_is_not_taken():
+    class Broken(Machine):
+        def attempt(self, rung: str, training: TrainingConfiguration, longest: int | None = None) -> str:
+            outcome = super().attempt(rung, training, longest)
+            return "failed" if training.optimizer != "adamw" else outcome
+
+    machine = Broken(memory=1500, longest=1024)
+    start = TrainingConfiguration(micro_batch=8, gradient_accumulation=1, optimizer="adamw", max_length=1024)
+    assert climb(start, rules(machine), machine).training is None
+
+
 def test_a_lower_bound_on_the_micro_batch_is_kept():
     machine = Machine(memory=9000, longest=1024)
     start = TrainingConfiguration(micro_batch=8, gradient_accumulation=1, optimizer="adamw", max_length=1024)

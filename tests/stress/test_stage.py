@@ -52,7 +52,13 @@ def context_with(tmp_path: Path, tiny_model: Path) -> Callable[..., StageContext
     longest = write_samples(tmp_path / "data" / "001" / "artifacts", tiny_model)
 
     def make(memory_gb: float | None, stages: dict[str, Any] | None = None, **changes: Any) -> StageContext:
-        settings = {"lora": LoraParameters(rank=4), "micro_batch": 10, "gradient_accumulation": 1, "threads": 1}
+        settings = {
+            "lora": LoraParameters(rank=4),
+            "micro_batch": 10,
+            "gradient_accumulation": 1,
+            "threads": 1,
+            "max_steps": 1,
+        }
         training = TrainingConfiguration(**{**settings, "max_length": longest, **changes})
         parameters = StressTestParameters(training=training, growth_steps=1).model_dump(mode="json")
         spec = {"launcher": {"memory_gb": memory_gb}, "stages": {"stress_test": stages or {}}}

@@ -158,7 +158,7 @@ class Recorder(TrainerCallback):
 
     def _ours(self) -> dict[str, Any]:
         """What this rank has to say at the end of a step."""
-        trainer, minutes = self.trainer, self.trainer.save_minutes
+        trainer = self.trainer
         assert trainer.current is not None
         batches, meter = trainer.current.micro_batches, trainer.meter
         return {
@@ -171,9 +171,13 @@ class Recorder(TrainerCallback):
             "reserved_bytes": meter.reserved_bytes(),
             "driver_bytes": meter.driver_bytes(),
             "stop": trainer.stop.requested(),
-            "over": minutes is not None and self.clock() - self.saved >= 60 * minutes,
+            "over": self._minutes_over(),
             "fed": trainer.fed,
         }
+
+    def _minutes_over(self) -> bool:
+        minutes = self.trainer.save_minutes
+        return minutes is not None and self.clock() - self.saved >= 60 * minutes
 
     def _save_planned(self, step: int) -> bool:
         asked = step in self.trainer.job.save_at or step == self.trainer.judge_after_step

@@ -89,11 +89,15 @@ def test_a_save_is_due_by_steps_and_by_minutes_whichever_comes_first():
         after_save=lambda: None,
     )
     recorder = Recorder(trainer, clock=lambda: now[0])
-    assert [recorder._time_to_save(step) for step in (1, 99, 100)] == [False, False, True]
+
+    def due(step: int) -> bool:
+        return recorder._minutes_over() or recorder._save_planned(step)
+
+    assert [due(step) for step in (1, 99, 100)] == [False, False, True]
     now[0] = 30 * 60
-    assert recorder._time_to_save(1)
+    assert due(1)
     cast(Any, recorder).on_save(None, None, None)
-    assert not recorder._time_to_save(2)
+    assert not due(2)
     trainer.save_minutes = None
     now[0] = 1e9
-    assert not recorder._time_to_save(2)
+    assert not due(2)

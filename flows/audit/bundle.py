@@ -176,7 +176,8 @@ def _objects(run_dir: Path, contents: Contents, artifacts: bool, raw_data_of: Pa
         for folder in sorted(attempt_folder(run_dir, stage, 1).parent.glob("[0-9][0-9][0-9]")):
             evidence = _evidence(folder)
             for artifact in evidence.artifacts if evidence else ():
-                verbatim = stage == "data" and artifact.path in VERBATIM
+                copied = artifact.path.startswith("artifacts/project_files/")
+                verbatim = copied or (stage == "data" and artifact.path in VERBATIM)
                 if not artifact.path.startswith("artifacts/"):
                     continue  # plots are documents
                 if raw_data_of is not None if verbatim else artifacts:

@@ -121,7 +121,8 @@ def test_a_run_with_added_stages_ends_and_its_history_verifies_live_and_from_a_b
     ledger = ledger_of_run(finished)
     report = verify(ledger, finished.run, finished.folder)
     assert report.ok, [s.detail for part in report.parts.values() for s in part.steps if not s.ok]
-    export(ledger, finished.run, finished.folder, tmp_path / "b.zip", artifacts=True)
+    contents = export(ledger, finished.run, finished.folder, tmp_path / "b.zip", artifacts=True)
+    assert contents.left_out["raw data and quarantine"] == 2  # notes.md, and the copy of a file of the project
     bundled = verify_bundle(tmp_path / "b.zip")
     assert bundled.ok, [s.detail for part in bundled.parts.values() for s in part.steps if not s.ok]
 

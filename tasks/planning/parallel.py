@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from tasks.memory.account import Account, assemble
-from tasks.memory.devices import Device
 from tasks.memory.family import Family
 from tasks.planning.machine import Machine
 from tasks.planning.plans import Configuration, Seconds
@@ -73,9 +72,7 @@ def variants(
         )
 
 
-def rank_account(
-    whole: Account, c: Configuration, layers: int, layer_input_bytes: float, root_share: float, device: Device
-) -> Account:
+def rank_account(whole: Account, c: Configuration, layers: int, layer_input_bytes: float, root_share: float) -> Account:
     """The fullest rank: `whole` is the account of one device, `root_share` what of its weights lies outside layers."""
     t, p = c.tensor_parallel, c.pipeline_stages
     kept = (1 - root_share) / p + root_share  # embedding or output layer stay on one stage
@@ -103,7 +100,7 @@ def rank_account(
         micro_batch=whole.micro_batch,
         seq_len=whole.seq_len,
         notes=[*whole.notes, "tensor and pipeline parallel are in closed form and not checked against a measurement"],
-    ).on(device)
+    )
 
 
 def slowed(alone: Seconds, c: Configuration, family: Family, machine: Machine) -> Seconds:

@@ -41,6 +41,10 @@ OFFLOADS = ("none", "optimizer", "all")
 SHARDINGS = ("none", "ddp", "zero1", "zero2", "zero3", "fsdp")
 
 
+Accounts = dict[Configuration, Account]
+"""What was derived so far, set against no card yet."""
+
+
 class Search:
     """One search: what is asked, and the accounts found so far."""
 
@@ -52,6 +56,7 @@ class Search:
         limits: Limits,
         families: Families,
         measured: Measured | None = None,
+        accounts: Accounts | None = None,
     ) -> None:
         self.architecture = architecture
         self.machine = machine
@@ -59,7 +64,7 @@ class Search:
         self.limits = limits
         self._measured = measured
         self._families = families
-        self._accounts: dict[Configuration, Account] = {}
+        self._accounts: Accounts = {} if accounts is None else accounts
         self._keys: dict[tuple[Any, ...], str] = {}
 
     def family(self, configuration: Configuration) -> Family:
@@ -76,10 +81,10 @@ class Search:
         if found is None:
             found = self._divided(configuration) if configuration.divides_layers else self._derived(configuration)
             self._accounts[configuration] = found
-        return found
+        return found.on(self.machine.device)
 
     def _derived(self, configuration: Configuration) -> Account:
-        return self.family(configuration).account(self._settings(configuration)).on(self.machine.device)
+        return self.family(configuration).account(self._settings(configuration))
 
     def _divided(self, c: Configuration) -> Account:
         """One rank of tensor or pipeline parallel, from the account of the same batch on one card."""
@@ -91,7 +96,6 @@ class Search:
             family.layers,
             family.layer_input_bytes_per_token * tokens,
             family.root_share,
-            self.machine.device,
         )
 
     def plan(self, configuration: Configuration) -> Plan:
@@ -216,11 +220,18 @@ def search(
     limits: Limits,
     families: Families,
     measured: Measured | None = None,
+    *,
+    explain: bool = True,
+    accounts: Accounts | None = None,
 ) -> PlanSearch:
-    """All candidates, ranked and refused. `families` holds at least those of `wanted_families`."""
+    """All candidates, ranked and refused. `families` holds at least those of `wanted_families`.
+
+    For one model on many cards: without `explain` ways out are not looked for, and `accounts`, empty at first, carries
+    what was derived from one search to the next (the same architecture, limits and kind of device).
+    """
     from tasks.planning.refusals import explained, spilled
 
-    state = Search(architecture, machine, workload, limits, families, measured)
+    state = Search(architecture, machine, workload, limits, families, measured, accounts)
     found = [state.plan(c) for c in candidates(machine, workload, limits, positions_of(architecture))]
     found += _over_layers(state, found)
     feasible = sorted((p for p in found if p.feasible), key=state.preference)
@@ -235,7 +246,7 @@ def search(
         usable_bytes=machine.device.usable_bytes,
         effective_batch=workload.effective_batch,
         plans=[_bound(p, state) for p in feasible],
-        refused=[*spilled(state, feasible), *(explained(p, state) for p in refused)],
+        refused=[*spilled(state, feasible), *(explained(p, state) if explain else p for p in refused)],
         candidates=len(found),
         indivisible_ranks=indivisible(machine, workload, limits),
     )

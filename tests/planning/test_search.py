@@ -208,6 +208,16 @@ def test_the_best_of_each_kind_is_its_first(families: Families):
     assert shown[0] == result.preferred
 
 
+def test_accounts_carried_from_card_to_card_change_nothing(families: Families):
+    carried: dict[Configuration, Any] = {}
+    for usable in (2**33, FRAMEWORK + 90 * MIB):
+        machine = machine_of(usable)
+        carrying = search("small", SMALL, machine, WORKLOAD, FEW, families, explain=False, accounts=carried)
+        fresh = search("small", SMALL, machine, WORKLOAD, FEW, families)
+        assert carrying.plans == fresh.plans
+        assert [p.configuration for p in carrying.refused] == [p.configuration for p in fresh.refused]
+
+
 def test_a_search_survives_its_file(families: Families):
     result = found(families, FRAMEWORK + 90 * MIB)
     assert PlanSearch.model_validate(json.loads(result.model_dump_json())) == result

@@ -103,8 +103,9 @@ def proposal_blocks(proposal: Proposal, previous: Proposal | None, language: Lan
         }
         line = t(language, "memory_fits" if check.fits else "memory_not", **values)
         note = t(language, "method", method=check.method)
-        if check.calibration is not None and check.account_bytes is not None:
-            account = human(check.account_bytes, "bytes", language)
+        before = check.account_bytes
+        if check.calibration is not None and before is not None and before != check.peak_bytes:
+            account = human(before, "bytes", language)
             ratio = human(check.calibration.ratio, "share", language)
             note += "; " + t(language, "memory_calibrated", account=account, ratio=ratio)
         blocks.append(Paragraph(f"{line} ({note})", "" if check.fits else "bad"))

@@ -37,6 +37,9 @@ def calibration(artifacts: Path, language: Language) -> list[Block]:
         return []
     predicted, measured = found["predicted"], found["measured"]
     ratio, framework = float(found["ratio"]), int(found["framework_bytes"])
+    if found.get("confirmed"):
+        ratio, framework = 1.0, int(predicted["framework_bytes"])
+    rule = "calibration_confirmed" if found.get("confirmed") else "calibration_rule"
     calibrated = {
         "framework_bytes": framework,
         "held_bytes": round(ratio * predicted["held_bytes"]),
@@ -50,7 +53,7 @@ def calibration(artifacts: Path, language: Language) -> list[Block]:
     return [
         Heading(t(language, "calibration"), 3),
         Table(header, rows),
-        Paragraph(t(language, "calibration_rule", ratio=significant(ratio, 4)), "quiet"),
+        Paragraph(t(language, rule, ratio=significant(ratio, 4)), "quiet"),
     ]
 
 

@@ -189,6 +189,10 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "From here on accounts of this project on this device and software are framework + {ratio} x predicted.",
         "此后，本项目在该设备与软件上的账目为：框架 + {ratio} × 预测值。",
     ),
+    "calibration_confirmed": (
+        "The measurement is within 10 % of the account and confirms it: later accounts stay as they are.",
+        "实测与账目相差不超过 10 %，账目得到确认，此后不作调整。",
+    ),
     "ladder": ("Memory ran out: what was tried instead", "内存不足：改为尝试"),
     "rung": ("Rung", "阶梯"),
     "rung_approved": ("approved configuration", "已批准的配置"),

@@ -2,7 +2,8 @@
 
 The rule: a process holds its framework (as measured before a model is loaded; on a GPU what the driver shows beyond
 the reserved bytes) and `ratio` times what the account predicts beside it. `ratio` is what was measured beside the
-framework over what was predicted, at the peak. It goes both ways, and holds for one device, driver, software and kind
+framework over what was predicted, at the peak. A measurement within a tenth of the account confirms it, and changes
+nothing. The rule goes both ways, and holds for one device, driver, software and kind
 of training (`key`); micro batch, length, rank, optimizer and checkpointing may differ, because the account knows them.
 """
 
@@ -17,6 +18,10 @@ from specs.proposals import Calibration, MemoryCheck
 from tasks.memory.account import Account
 
 FILE = "calibration.json"
+
+CONFIRMED = 0.1
+"""A measurement this near to the account confirms it: what is left is the noise of a heap, and carrying it over to
+other configurations made them worse (benchmarks/calibration.py)."""
 
 RULE = "process = framework + ratio x (predicted - predicted framework)"
 
@@ -41,6 +46,7 @@ def calibration_document(
             "framework_bytes": account.framework_bytes,
         },
         "measured": {"process_bytes": framework + held, "held_bytes": held, "framework_bytes": framework},
+        "confirmed": abs((framework + held) / account.process_bytes - 1) <= CONFIRMED,
         "ratio": round(held / account.peak_reserved_bytes, 6),
         "framework_bytes": framework,
     }
@@ -59,9 +65,10 @@ def _measured(account: Account, found: Mapping[str, Any]) -> tuple[int, int]:
 
 def read_calibration(document: Mapping[str, Any], evidence: str) -> Calibration:
     """The calibration in a published `calibration.json`, whose digest is `evidence`."""
-    return Calibration(
-        ratio=document["ratio"], framework_bytes=document["framework_bytes"], key=document["key"], evidence=evidence
-    )
+    ratio, framework = document["ratio"], document["framework_bytes"]
+    if document.get("confirmed"):
+        ratio, framework = 1.0, document["predicted"]["framework_bytes"]
+    return Calibration(ratio=ratio, framework_bytes=framework, key=document["key"], evidence=evidence)
 
 
 def matching(calibrations: Sequence[Calibration], key: str) -> Calibration | None:

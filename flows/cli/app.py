@@ -43,7 +43,18 @@ def _root(
     """Options of every command."""
 
 
-GROUPS = ("planning", "plans", "running", "looking", "deciding", "policy", "auditing", "releases", "housekeeping")
+GROUPS = (
+    "planning",
+    "plans",
+    "advising",
+    "running",
+    "looking",
+    "deciding",
+    "policy",
+    "auditing",
+    "releases",
+    "housekeeping",
+)
 """Modules that register commands, in the order of the help."""
 
 

@@ -51,20 +51,25 @@ def practice_table(practice: Sequence[Practice], plans: Sequence[Plan]) -> str:
     return table(("card", "practitioners say", "checked as", "needs, GB", "usable, GB", "share", "account"), rows)
 
 
-def recipes_table(found: Sequence[Recipe]) -> str:
-    """The plan search's own recipe for every card and method."""
+def recipe_cells(found: Sequence[Recipe]) -> tuple[list[str], list[list[str]]]:
+    """Head and rows of the plan search's own recipe for every card and method."""
     rows = []
     for recipe in found:
-        gb = f"{find_gpu(recipe.gpu).vram_gb:g} GB"
+        gb = f"{find_gpu(recipe.gpu).vram_gb:g} GB ({recipe.gpu})"
         if recipe.plan is None or recipe.model is None:
-            rows.append((gb, recipe.method, "none of the ladder", "", "", "", ""))
+            rows.append([gb, recipe.method, "none of the ladder", "", "", "", ""])
             continue
         c, account = recipe.plan.configuration, recipe.plan.account
         assert account is not None
         shape = f"{c.micro_batch}x{c.seq_len}x{c.gradient_accumulation}"
         needed = f"{needed_bytes(recipe.plan) / 1e9:.1f} ({recipe.plan.utilisation:.0%})"
-        rows.append((gb, recipe.method, _short(recipe.model), shape, c.optimizer, needed, account.peak_phase))
-    return table(("card", "method", "largest model", "batch", "optimizer", "needs, GB", "peak in"), rows)
+        rows.append([gb, recipe.method, _short(recipe.model), shape, c.optimizer, needed, account.peak_phase])
+    return ["card", "method", "largest model", "batch", "optimizer", "needs, GB", "peak in"], rows
+
+
+def recipes_table(found: Sequence[Recipe]) -> str:
+    """The same as a Markdown table."""
+    return table(*recipe_cells(found))
 
 
 def _short(model: str) -> str:

@@ -41,7 +41,6 @@ def test_the_table_of_rules_is_what_the_account_says_now():
     assert pages.rules_table(judged()) == pages.blocks(RULES_PAGE.read_text(encoding="utf-8"))["rules"]
 
 
-@pytest.mark.slow
 def test_laptops_are_found_by_the_name_of_their_driver_and_do_not_take_the_name_of_the_desktop_card():
     assert find_gpu("NVIDIA GeForce RTX 4090 Laptop GPU").laptop
     for name in ("RTX 4090", "RTX 3060", "RTX 3050", "RTX 4060", "RTX 5080", "RTX 5070 Ti", "RTX 3070", "RTX 3080"):

@@ -1,0 +1,144 @@
+"""Advice for a project: the order is route, peak, card and count, trial, delivery."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pydantic import Field
+
+from flows.advice_data import ProjectFacts, architecture_for, facts_of, plain_text_share
+from specs.base import Strict
+from specs.errors import InputError
+from specs.stages import Progress
+from tasks.advising.cards import Row, Survey, choose, survey
+from tasks.advising.costs import LOCAL_HOURS, Prices, Use
+from tasks.advising.route import Advice, Situation, advise, missing_facts, parameters_of
+from tasks.memory.devices import Device, this_device
+from tasks.planning.plans import Limits
+from tasks.planning.workload import Workload
+
+if TYPE_CHECKING:
+    from specs.loading import LoadedProject
+
+DEFAULT_LENGTH = 2048
+"""Tokens, where neither data nor an option says how long samples are."""
+
+
+class Asked(Strict):
+    """What the person gave beside the project."""
+
+    model: str | None = None
+    cards: tuple[str, ...] = ()
+    most: int = 8
+    samples: int | None = None
+    length: int | None = None
+    epochs: int = 1
+    effective_batch: int = 8
+    prices: dict[str, Prices] = Field(default_factory=dict)
+    use: Use = Field(default_factory=Use)
+
+
+class Document(Strict):
+    """The whole advice as one document."""
+
+    project: str
+    advice: Advice
+    survey: Survey
+    chosen: Row | None
+    use: Use
+    samples: int | None
+    longest: int
+    lengths_of_run: str | None
+    unknown: list[str]
+
+
+@dataclass
+class Answer:
+    """The document, and the runs that could not be read."""
+
+    document: Document
+    unread: list[str]
+
+
+def answer(loaded: LoadedProject, asked: Asked, progress: Progress) -> Answer:
+    """Advice for a project. Raises `ModelError` for a model that is in no catalog and not to be had."""
+    spec, facts = loaded.spec, facts_of(loaded.folder)
+    named = None if spec.hardware == "auto" else this_device(spec.hardware)
+    here = named or _gpu_here()
+    workload = _workload(asked, facts)
+    situation = Situation(
+        base_model=asked.model or spec.base_model,
+        method=spec.method,
+        samples=workload.count,
+        plain_text_share=plain_text_share(spec),
+        parameters=parameters_of(asked.model or spec.base_model),
+        usable_bytes=here.usable_bytes if here else None,
+        past=facts.past,
+    )
+    advice = advise(situation)
+    if asked.model is not None:
+        advice = advice.model_copy(update={"model": asked.model, "reasons": _without_model(advice)})
+    limits = Limits(methods=(advice.method,), offload=False)
+    architecture = architecture_for(advice.model, loaded, progress)
+    used = asked.use.model_copy(update={"transfer_bytes": _transferred(advice.model)})
+    found = survey(
+        advice.model,
+        architecture,
+        workload,
+        limits,
+        named=asked.cards,
+        most=asked.most,
+        prices=asked.prices,
+        use=used,
+        progress=progress,
+    )
+    budget = spec.budget.hours
+    document = Document(
+        project=spec.project,
+        advice=advice,
+        survey=found,
+        chosen=choose(found, here.name if here else None, budget or LOCAL_HOURS),
+        use=used,
+        samples=workload.count,
+        longest=max(workload.length_limits(None)),
+        lengths_of_run=facts.data_run if workload.lengths else None,
+        unknown=list(missing_facts(situation)),
+    )
+    return Answer(document, facts.unread)
+
+
+def _workload(asked: Asked, facts: ProjectFacts) -> Workload:
+    """Lengths of the newest data, unless a length or a number of samples is given."""
+    if asked.samples is None and asked.length is None and facts.data is not None and facts.data.lengths:
+        batch = asked.effective_batch
+        if facts.data.training is not None:
+            batch = facts.data.training.effective_batch
+        lengths = facts.data.lengths
+        return Workload(
+            lengths=lengths,
+            evaluation_lengths=facts.data.evaluation_lengths,
+            limits=(max(lengths),),
+            effective_batch=batch,
+            epochs=asked.epochs,
+        )
+    length = asked.length or DEFAULT_LENGTH
+    return Workload(samples=asked.samples, limits=(length,), effective_batch=asked.effective_batch, epochs=asked.epochs)
+
+
+def _without_model(advice: Advice) -> list:  # type: ignore[type-arg]
+    return [r for r in advice.reasons if not r.key.startswith("model.")]
+
+
+def _transferred(model: str) -> int:
+    """Model up; adapters and data are small beside it. 0 where its size is not known."""
+    return 2 * (parameters_of(model) or 0)
+
+
+def _gpu_here() -> Device | None:
+    """The GPU of this machine; null where there is none."""
+    try:
+        device = this_device()
+    except InputError:
+        return None
+    return device if device.kind == "cuda" else None

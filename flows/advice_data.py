@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.cli.find import look_at, place_of, runs_of
-from flows.folding import RunState, fold
+from flows.folding import fold
 from flows.plan_data import RunData, data_of
 from flows.rehearsing import is_rehearsal
+from flows.run_state import RunState
 from flows.workspace import Workspace, frozen_spec
 from specs.errors import GatewrightError, ModelError
 from specs.project import Project

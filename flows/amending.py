@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from flows.folding import RunState, may_amend
+from flows.folding import may_amend
 from flows.ledger import Ledger
+from flows.run_state import RunState
 from flows.state import fold
 from flows.tokens import account
 from flows.workspace import Workspace, frozen_policy, frozen_spec

@@ -11,13 +11,14 @@ from pydantic import ValidationError
 
 from flows import signing
 from flows.expiring import expire_if_due, expired_error, expiry
-from flows.folding import Gate, RunState, fold, rework_target
+from flows.folding import fold, rework_target
 from flows.frozen import frozen_policy
 from flows.gatefiles import changed_files, load_proposal, read_gate, store_proposal, write_amended
 from flows.ledger import Ledger
 from flows.ledger.chain import timestamp
 from flows.ledger.store import OWN_ACTOR
 from flows.removal import removed_files
+from flows.run_state import Gate, RunState
 from flows.standing import approved_by, standing, waiting
 from flows.unseen import stage_of
 from specs.canonical import digest

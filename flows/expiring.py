@@ -5,11 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
-from flows.folding import Gate, RunState, fold
+from flows.folding import fold
 from flows.frozen import frozen_policy
 from flows.ledger import Ledger
 from flows.ledger.chain import timestamp
 from flows.ledger.store import OWN_ACTOR
+from flows.run_state import Gate, RunState
 from flows.standing import expired
 from specs.errors import DecisionRefused
 from specs.events import GateExpired, Payload

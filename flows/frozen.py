@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flows.folding import RunState
+from flows.run_state import RunState
 from specs.canonical import sha256_bytes
 from specs.errors import DecisionRefused
 from specs.policy import Policy, read_frozen

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flows.folding import RunState
+from flows.run_state import RunState
 from flows.workspace import Workspace, frozen_spec
 from specs.base import Language
 from specs.errors import InputError

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from flows.folding import Gate, RunState, Said, rework_target
+from flows.folding import rework_target
 from flows.ledger.chain import timestamp
+from flows.run_state import Gate, RunState, Said
 from specs.base import Language
 from specs.policy import Policy
 from specs.rulings import Standing, waits_for

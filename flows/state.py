@@ -5,19 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from flows.folding import (
-    Attempt,
-    AttemptState,
-    Feedback,
-    Gate,
-    Goal,
-    RunState,
-    State,
-    fold,
-    moved,
-    superseded_by,
-)
+from flows.folding import fold, moved, superseded_by
 from flows.ledger.chain import timestamp
+from flows.run_state import Attempt, AttemptState, Feedback, Gate, Goal, RunState, State
 from flows.steps import (
     Done,
     HandOut,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flows.folding import Feedback, Gate, Goal, RunState
+from flows.run_state import Feedback, Gate, Goal, RunState
 from specs.stage_graph import RELEASE
 
 

@@ -6,8 +6,8 @@ import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from flows.folding import RunState
 from flows.gatefiles import read_gate, shown
+from flows.run_state import RunState
 from flows.workspace import Workspace
 from specs.errors import InputError
 

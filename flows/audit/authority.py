@@ -10,9 +10,10 @@ from flows.audit.history import History
 from flows.audit.measured import unmeasured
 from flows.audit.report import Checks, Part
 from flows.decide import follows
-from flows.folding import Gate, RunState, advance, may_amend
+from flows.folding import advance, may_amend
 from flows.gatefiles import changed_files, load_proposal, read_gate
 from flows.overruling import fault_of
+from flows.run_state import Gate, RunState
 from flows.standing import expires_at, standing
 from flows.steps import Done, HandOut, OpenGate, Propose, Rejected, Release, RunStage, next_steps
 from specs.canonical import digest, sha256_bytes

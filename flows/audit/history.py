@@ -13,13 +13,14 @@ from pydantic import ValidationError
 from sqlalchemy import select
 
 from flows.audit.files import RunFiles
-from flows.folding import RunState, advance
+from flows.folding import advance
 from flows.gatefiles import attempt_folder
 from flows.ledger import Ledger
 from flows.ledger.chain import ChainCheck, Fault, Stored, as_stored, opened
 from flows.ledger.engine import reading
 from flows.ledger.schema import events as events_table
 from flows.ledger.upkeep import chain_of, stored_upkeep
+from flows.run_state import RunState
 from specs.events import (
     PAYLOADS,
     TERMINAL_KINDS,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from flows.audit.history import History
-from flows.folding import RunState
 from flows.gatefiles import load_proposal
+from flows.run_state import RunState
 from specs.canonical import plain
 from specs.errors import GatewrightError
 from specs.events import AttemptReserved, MemoryRung

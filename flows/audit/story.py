@@ -14,10 +14,10 @@ from agents.units import human
 from flows.audit.history import BULK, History, stored_rows
 from flows.audit.report import visible
 from flows.audit.words import state_word, word
-from flows.folding import Attempt, Gate
 from flows.gatefiles import load_proposal
 from flows.ledger import Ledger
 from flows.ledger.chain import opened, timestamp
+from flows.run_state import Attempt, Gate
 from specs.base import Language
 from specs.criteria import Metric, Verdict
 from specs.errors import GatewrightError, InputError

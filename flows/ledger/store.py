@@ -16,6 +16,7 @@ from flows.ledger.engine import connect, reading, writing
 from flows.ledger.lease import Holding, Lease, Owner, this_process
 from flows.ledger.rows import RunRow, run_row
 from flows.ledger.schema import decisions, events, gates, leases, runs
+from flows.run_state import RunState
 from specs.decisions import Decision
 from specs.errors import DecisionRefused, InputError, LeaseHeld, Refused, RunOpen
 from specs.events import (
@@ -29,7 +30,7 @@ from specs.events import (
 )
 
 Clock = Callable[[], datetime]
-Judge = Callable[[folding.RunState, datetime], tuple[Payload, str]]
+Judge = Callable[[RunState, datetime], tuple[Payload, str]]
 OWN_ACTOR = "gatewright"
 
 
@@ -266,7 +267,7 @@ class Ledger:
                 self._append(connection, decision.run, obsolete, OWN_ACTOR, now)
         return event
 
-    def _fold(self, connection: Connection, run: str) -> folding.RunState:
+    def _fold(self, connection: Connection, run: str) -> RunState:
         rows = connection.execute(select(events).where(events.c.run == run).order_by(events.c.sequence))
         return folding.fold([opened(_stored(row)) for row in rows])
 

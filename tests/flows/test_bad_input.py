@@ -16,7 +16,7 @@ import pytest
 
 from flows.cli import asking, running
 from flows.cli.output import readable
-from flows.folding import Gate
+from flows.run_state import Gate
 from flows.standing import waiting
 from flows.starting import start_run
 from flows.workspace import Workspace

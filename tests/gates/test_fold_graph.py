@@ -7,7 +7,8 @@ from typing import Any
 import hypothesis.strategies as st
 from hypothesis import given, settings
 
-from flows.folding import RunState, advance
+from flows.folding import advance
+from flows.run_state import RunState
 from flows.state import (
     Done,
     HandOut,

@@ -102,7 +102,7 @@ def cost(model: str, gpu: str) -> None:
     import resource
     import tempfile
 
-    from tasks.planning import find_plans
+    from tasks.planning.search import find_plans
 
     with tempfile.TemporaryDirectory() as home:
         os.environ["GATEWRIGHT_HOME"] = home

@@ -17,7 +17,8 @@ from tasks.planning.texts import text as text_of
 
 if TYPE_CHECKING:
     from flows.plan_data import RunData
-    from tasks.planning import Limits, Machine, Plan, PlanSearch
+    from tasks.planning.machine import Machine
+    from tasks.planning.plans import Limits, Plan, PlanSearch
 
 T = TypeVar("T", bound=Strict)
 OPTION = {"methods": "method", "optimizers": "optimizer", "limits": "length", "effective_batch": "effective-batch"}
@@ -93,8 +94,10 @@ def plan(
     """Search all plans for given cards: method, optimizer, batch, length, shards, offload; ranked, with reasons."""
     from flows.cli.progress import for_terminal
     from tasks.memory.architecture import architecture_of
-    from tasks.planning import Limits, Workload, find_plans
     from tasks.planning.machine import machine_named, parse_cards
+    from tasks.planning.plans import Limits
+    from tasks.planning.search import find_plans
+    from tasks.planning.workload import Workload
 
     _refuse_contradictions(data, samples, hours, money, price)
     given, base, language = _run_data(data, model, lang)

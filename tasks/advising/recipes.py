@@ -10,8 +10,10 @@ from specs.hardware import find_gpu, find_model
 from specs.parameters import Method
 from specs.stages import Progress
 from tasks.advising.claims import Claim
-from tasks.planning import Limits, Plan, Workload, find_plans, machine_named
-from tasks.planning.search import BAND
+from tasks.planning.machine import machine_named
+from tasks.planning.plans import Limits, Plan
+from tasks.planning.search import BAND, find_plans
+from tasks.planning.workload import Workload
 
 CARDS: dict[int, str] = {
     6: "RTX 3060 Laptop",
@@ -63,7 +65,11 @@ PRACTICE: tuple[Practice, ...] = (
     Practice(
         6,
         "3B to 4B QLoRA",
-        (_claim(6, "Qwen/Qwen2.5-3B", "qlora", 1024), _claim(6, "Qwen/Qwen3-4B", "qlora", 1024)),
+        tuple(
+            _claim(6, model, "qlora", length)
+            for model in ("Qwen/Qwen2.5-3B", "Qwen/Qwen3-4B")
+            for length in (512, 1024)
+        ),
     ),
     Practice(
         8,

@@ -20,11 +20,11 @@ _TEXTS: dict[str, tuple[str, str]] = {
     ),
     "trial": (
         "4. trial: gatewright trial make {project} trial.json; then on each machine: gatewright trial run trial.json",
-        "4. 试跑：gatewright trial make {project} trial.json；然后在每台机器上：gatewright trial run trial.json",
+        "4. 实测：gatewright trial make {project} trial.json；然后在每台机器上：gatewright trial run trial.json",
     ),
     "trial_first": (
         "4. trial: needs samples: gatewright run {project} --until data, then gatewright trial make",
-        "4. 试跑：需要样本：先 gatewright run {project} --until data，再 gatewright trial make",
+        "4. 实测：需要样本：先 gatewright run {project} --until data，再 gatewright trial make",
     ),
     "delivery": (
         "5. delivery: --sheet FILE.md or FILE.html writes what to ask a vendor for",

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from specs.base import Language
-from tasks.planning.plans import Lack, Plan, Step
+
+if TYPE_CHECKING:
+    from tasks.planning.plans import Lack, Plan, Step
 
 _TEXTS: dict[str, tuple[str, str]] = {
     "title": ("plans for {model} on {cards} x {device}", "{model} 在 {cards} x {device} 上的方案"),
@@ -19,7 +23,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "over": ("samples over", "超长样本"),
     "why": ("why not", "不可行的原因"),
     "way_out": ("what would make it fit", "如何可行"),
-    "refused_title": ("refused", "被拒绝的方案"),
+    "refused_title": ("refused", "不可行的方案"),
     "checkpointing": ("checkpointing", "重算激活"),
     "one_card": ("1 card", "单卡"),
     "cards": ("{count} cards, {scheme}", "{count} 卡，{scheme}"),
@@ -32,7 +36,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "none": ("no plan is feasible: see what would make one fit", "没有可行方案：见下方如何可行"),
     "counted": (
         "{candidates} candidates: {feasible} feasible, {refused} refused; effective batch {batch} kept by all",
-        "共 {candidates} 个候选：{feasible} 个可行，{refused} 个被拒绝；有效批量始终为 {batch}",
+        "共 {candidates} 个候选：{feasible} 个可行，{refused} 个不可行；有效批量始终为 {batch}",
     ),
     "indivisible": (
         "left out: {ranks} cards cannot share an effective batch of {batch}",

@@ -47,6 +47,7 @@ GROUPS = (
     "planning",
     "plans",
     "advising",
+    "trials",
     "running",
     "looking",
     "deciding",

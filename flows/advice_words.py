@@ -34,7 +34,7 @@ def lines_before(d: Document, project: str, language: Language) -> list[str]:
         lines.append(t("peak", needed=needed, plan=short(row.plan, language)))
         usable, share = f"{row.usable_bytes / 2**30:.1f}", f"{row.plan.utilisation:.0%}"
         lines.append(t("card", cards=row.cards, gpu=row.gpu, share=share, usable=usable, time=_time(d, row, language)))
-        lines += [f"   {line}" for line in _verdict(d, row, language)]
+        lines += [f"   {line}" for line in (*_at_hand(d, row, language), *_verdict(d, row, language))]
     lines.append(t("trial" if d.lengths_of_run else "trial_first", project=project))
     return [*lines, t("delivery")]
 
@@ -44,6 +44,19 @@ def _time(d: Document, row: Row, language: Language) -> str:
         why = "why.samples" if d.samples is None else "why.rates"
         return text(language, "time_unknown", why=text(language, why))
     return text(language, "time", low=f"{row.hours.low:.3g}", high=f"{row.hours.high:.3g}")
+
+
+def _at_hand(d: Document, chosen: Row, language: Language) -> list[str]:
+    """Why the card that is there or named is not the one to take."""
+    own = next((r for r in d.survey.rows if r.gpu == d.here), None)
+    if d.here is None or own is chosen or d.here == chosen.gpu:
+        return []
+    if own is None:
+        return [text(language, "at_hand.unseen", gpu=d.here)]
+    if not own.fits:
+        return [text(language, "at_hand.small", gpu=d.here)]
+    hours = f"{own.hours.expected:.3g}" if own.hours else "?"
+    return [text(language, "at_hand.slow", gpu=d.here, hours=hours, limit=f"{d.hours_limit:g}")]
 
 
 def _verdict(d: Document, row: Row, language: Language) -> list[str]:

@@ -46,6 +46,8 @@ class Document(Strict):
     advice: Advice
     survey: Survey
     chosen: Row | None
+    here: str | None = Field(description="the card of this machine, or the one that the spec names")
+    hours_limit: float = Field(description="a run on a card at hand may take this long: budget.hours, else 12")
     use: Use
     samples: int | None
     longest: int
@@ -93,12 +95,15 @@ def answer(loaded: LoadedProject, asked: Asked, progress: Progress) -> Answer:
         use=used,
         progress=progress,
     )
-    budget = spec.budget.hours
+    limit = spec.budget.hours or LOCAL_HOURS
+    at_hand = here.name if here else None
     document = Document(
         project=spec.project,
         advice=advice,
         survey=found,
-        chosen=choose(found, here.name if here else None, budget or LOCAL_HOURS),
+        chosen=choose(found, at_hand, limit),
+        here=at_hand,
+        hours_limit=limit,
         use=used,
         samples=workload.count,
         longest=max(workload.length_limits(None)),

@@ -70,13 +70,13 @@ class Advice(Strict):
 
 def advise(situation: Situation) -> Advice:
     """Route and model with their reasons."""
-    route, reasons = _route(situation)
     model, why = smallest_model(situation)
+    size = parameters_of(model) or (situation.parameters if model == situation.base_model else None)
+    route, reasons = _route(situation, size)
     adapters = [p for p in situation.past if p.method != "full"]
     warnings = []
     if situation.method == "full" and not adapters:
         warnings.append(Reason(key="warn.full"))
-    size = parameters_of(model) or (situation.parameters if model == situation.base_model else None)
     asked = situation.parameters or 0
     if max(size or 0, asked) >= LARGE and not adapters:
         warnings.append(Reason(key="warn.large", values={"model": situation.base_model, "billions": _billions(asked)}))
@@ -86,7 +86,7 @@ def advise(situation: Situation) -> Advice:
     return Advice(route=route, method=method, model=model, reasons=[*reasons, *why], warnings=warnings)
 
 
-def _route(s: Situation) -> tuple[Route, list[Reason]]:
+def _route(s: Situation, size: int | None) -> tuple[Route, list[Reason]]:
     if s.samples is not None and s.samples < FEW_SAMPLES:
         return "inference", [Reason(key="route.inference", values={"samples": s.samples, "few": FEW_SAMPLES})]
     if s.plain_text_share > PLAIN_TEXT_SHARE:
@@ -96,8 +96,8 @@ def _route(s: Situation) -> tuple[Route, list[Reason]]:
         return "full", [Reason(key="route.full", values={"run": missed[-1].run})]
     if s.method == "qlora":
         return "qlora", [Reason(key="route.qlora_asked")]
-    if s.usable_bytes is not None and s.parameters is not None and 2 * s.parameters > 0.8 * s.usable_bytes:
-        sizes = {"weights": f"{2 * s.parameters / 2**30:.1f}", "usable": f"{s.usable_bytes / 2**30:.1f}"}
+    if s.usable_bytes is not None and size is not None and 2 * size > 0.8 * s.usable_bytes:
+        sizes = {"weights": f"{2 * size / 2**30:.1f}", "usable": f"{s.usable_bytes / 2**30:.1f}"}
         return "qlora", [Reason(key="route.qlora_memory", values=sizes)]
     if s.method == "full":
         return "lora", [Reason(key="route.lora_first")]

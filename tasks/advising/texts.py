@@ -14,6 +14,12 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "3. card: {cards} x {gpu}, {share} of {usable} GiB; {time}",
         "3. 显卡：{cards} x {gpu}，占可用 {usable} GiB 的 {share}；{time}",
     ),
+    "at_hand.slow": (
+        "{gpu} is at hand and fits, but a run takes {hours} hours, and {limit} are allowed",
+        "手边的 {gpu} 可行，但一次运行需 {hours} 小时，上限为 {limit}",
+    ),
+    "at_hand.small": ("{gpu} is at hand, and too small", "手边的 {gpu} 显存不足"),
+    "at_hand.unseen": ("{gpu} is at hand and was not looked at", "手边的 {gpu} 未列入比较"),
     "card_none": (
         "3. card: none of the catalog fits; see what the nearest lack",
         "3. 显卡：目录中没有可行的卡；见最接近者所缺",

@@ -60,8 +60,14 @@ def test_few_samples_are_for_prompts_and_plain_text_for_continued_pre_training()
 
 
 def test_weights_that_leave_no_room_on_the_card_make_it_qlora():
-    assert advise(situation(usable_bytes=12 * 2**30)).route == "qlora"
-    assert advise(situation(usable_bytes=79 * 2**30)).route == "lora"
+    needs_8b = {"past": (past(True),)}
+    assert advise(situation(usable_bytes=12 * 2**30, **needs_8b)).route == "qlora"
+    assert advise(situation(usable_bytes=79 * 2**30, **needs_8b)).route == "lora"
+
+
+def test_it_is_the_advised_model_whose_weights_must_have_room_not_the_larger_one_that_was_named():
+    found = advise(situation(base_model=QWEN32, parameters=32_762_123_264, usable_bytes=8 * 2**30))
+    assert (found.model, found.route) == ("Qwen/Qwen3-1.7B", "lora")
 
 
 def test_the_smallest_model_comes_first_and_grows_only_after_a_miss():

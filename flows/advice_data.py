@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class ProjectFacts:
-    """What is known of a project before a card is chosen. `unread` are runs whose records could not be read."""
+    """What is known of a project before a card is chosen. `unread` are runs of which something could not be read."""
 
     past: tuple[Past, ...] = ()
     data_run: str | None = None
@@ -45,11 +45,11 @@ def facts_of(folder: Path) -> ProjectFacts:
             state = fold(ledger.events(row.run))
             if is_rehearsal(state):
                 continue
-            if found.data is None and state.done("data"):
-                found.data, found.data_run = data_of(workspace, state), row.run
             if (one := _past(workspace, state)) is not None:
                 past.append(one)
-        except GatewrightError:
+            if found.data is None and state.done("data"):
+                found.data, found.data_run = data_of(workspace, state), row.run
+        except (GatewrightError, OSError, ValueError, KeyError):  # files that are gone or damaged teach nothing
             found.unread.append(row.run)
     found.past = tuple(reversed(past))
     return found

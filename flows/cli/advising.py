@@ -185,4 +185,4 @@ def _say(found: Answer, project: Path, language: Language, everything: bool) -> 
     for line in lines_after(found.document, shown, NEAREST, language):
         say(line)
     for run in found.unread:
-        tell(f"run {run} could not be read: it is not counted")
+        tell(f"run {run} could not be read as a whole: what could not is not counted")

@@ -10,10 +10,11 @@ from pydantic import Field
 from flows.advice_data import ProjectFacts, architecture_for, facts_of, plain_text_share
 from specs.base import Strict
 from specs.errors import InputError
+from specs.parameters import Method
 from specs.stages import Progress
 from tasks.advising.cards import Row, Survey, choose, survey
 from tasks.advising.costs import LOCAL_HOURS, Prices, Use
-from tasks.advising.route import Advice, Situation, advise, missing_facts, parameters_of
+from tasks.advising.route import Advice, Situation, advise, as_qlora, missing_facts, parameters_of
 from tasks.memory.devices import Device, this_device
 from tasks.planning.plans import Limits
 from tasks.planning.workload import Workload
@@ -81,20 +82,27 @@ def answer(loaded: LoadedProject, asked: Asked, progress: Progress) -> Answer:
     advice = advise(situation)
     if asked.model is not None:
         advice = advice.model_copy(update={"model": asked.model, "reasons": _without_model(advice)})
-    limits = Limits(methods=(advice.method,), offload=False)
     architecture = architecture_for(advice.model, loaded, progress)
     used = asked.use.model_copy(update={"transfer_bytes": _transferred(advice.model)})
-    found = survey(
-        advice.model,
-        architecture,
-        workload,
-        limits,
-        named=asked.cards,
-        most=asked.most,
-        prices=asked.prices,
-        use=used,
-        progress=progress,
-    )
+
+    def surveyed(method: Method) -> Survey:
+        return survey(
+            advice.model,
+            architecture,
+            workload,
+            Limits(methods=(method,), offload=False),
+            named=asked.cards,
+            most=asked.most,
+            prices=asked.prices,
+            use=used,
+            progress=progress,
+        )
+
+    found = surveyed(advice.method)
+    if advice.route == "lora" and not any(row.fits for row in found.rows):
+        smaller = surveyed("qlora")
+        if any(row.fits for row in smaller.rows):
+            found, advice = smaller, as_qlora(advice)
     limit = spec.budget.hours or LOCAL_HOURS
     at_hand = here.name if here else None
     document = Document(

@@ -104,6 +104,13 @@ def _route(s: Situation, size: int | None) -> tuple[Route, list[Reason]]:
     return "lora", [Reason(key="route.lora")]
 
 
+def as_qlora(advice: Advice) -> Advice:
+    """The same where no card that was looked at holds the weights in 16 bits."""
+    others = [r for r in advice.reasons if not r.key.startswith("route.")]
+    reasons = [Reason(key="route.qlora_cards"), *others]
+    return advice.model_copy(update={"route": "qlora", "method": "qlora", "reasons": reasons})
+
+
 def smallest_model(s: Situation) -> tuple[str, list[Reason]]:
     """The smallest model of the family that has not been shown to be too small, and why.
 

@@ -62,6 +62,10 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "16-bit weights of {weights} GiB leave no room on a card of {usable} GiB",
         "16 位权重 {weights} GiB，在可用 {usable} GiB 的卡上没有余地",
     ),
+    "route.qlora_cards": (
+        "LoRA fits none of the cards that were looked at, 4-bit weights do",
+        "LoRA 在所列显卡上都不可行，4 位权重可行",
+    ),
     "route.lora": ("adapters are the lightest training that keeps the weights exact", "适配器是保持权重精确的最轻训练"),
     "route.lora_first": (
         "adapters first: no adapter run of this project has been shown to fall short",

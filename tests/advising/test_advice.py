@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tasks.advising.cards import Hours, Row, Survey, choose
 from tasks.advising.costs import Prices, Use, break_even, costs, verdict
-from tasks.advising.route import Advice, Past, Situation, advise, family_of
+from tasks.advising.route import Advice, Past, Situation, advise, as_qlora, family_of
 from tasks.advising.texts import _TEXTS, reason
 from tasks.planning.plans import Configuration, Plan
 
@@ -68,6 +68,14 @@ def test_weights_that_leave_no_room_on_the_card_make_it_qlora():
 def test_it_is_the_advised_model_whose_weights_must_have_room_not_the_larger_one_that_was_named():
     found = advise(situation(base_model=QWEN32, parameters=32_762_123_264, usable_bytes=8 * 2**30))
     assert (found.model, found.route) == ("Qwen/Qwen3-1.7B", "lora")
+
+
+def test_qlora_in_place_of_lora_keeps_the_model_and_says_why():
+    before = advise(situation())
+    after = as_qlora(before)
+    assert (after.route, after.method, after.model) == ("qlora", "qlora", before.model)
+    assert [r.key for r in after.reasons if r.key.startswith("route.")] == ["route.qlora_cards"]
+    assert [r for r in after.reasons if r.key.startswith("model.")] == before.reasons[1:]
 
 
 def test_the_smallest_model_comes_first_and_grows_only_after_a_miss():

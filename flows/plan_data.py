@@ -11,7 +11,9 @@ from flows.run_state import RunState
 from flows.workspace import Workspace, frozen_spec
 from specs.base import Language
 from specs.errors import InputError
+from specs.hardware import find_gpu
 from specs.parameters import TrainingConfiguration
+from tasks.memory.devices import Device
 from tasks.planning.measured import Measured, measured_of
 
 
@@ -25,6 +27,8 @@ class RunData:
     language: Language
     training: TrainingConfiguration | None
     measured: Measured | None
+    measured_on: tuple[str, str]
+    """Kind and name of the device of the stress test; empty where there is none."""
     notes: list[str]
 
 
@@ -40,10 +44,11 @@ def data_of(workspace: Workspace, state: RunState) -> RunData:
     spec = frozen_spec(workspace)
     stress, notes = _attempt(workspace, state, "stress_test"), list[str]()
     training = _training(stress)
-    measured = None
+    measured, device = None, dict[str, Any]()
     if stress is not None and training is not None:
         buckets = _document(stress / "artifacts" / "measurement.json").get("buckets") or []
         measured = measured_of(training, buckets)
+        device = _document(stress / "artifacts" / "device.json")
         if measured is None:
             notes.append("no_times")
     return RunData(
@@ -53,8 +58,31 @@ def data_of(workspace: Workspace, state: RunState) -> RunData:
         language=spec.language,
         training=training,
         measured=measured,
+        measured_on=(str(device.get("kind", "")), str(device.get("name", ""))),
         notes=notes,
     )
+
+
+def measured_for(given: RunData, model: str | None, device: Device) -> tuple[Measured | None, str | None]:
+    """What the stress test measured, where it is of this model and this device, else null and why not."""
+    if given.measured is None:
+        return None, None
+    if model is not None and model != given.base_model:
+        return None, "other_model"
+    kind, name = given.measured_on
+    return (given.measured, None) if kind == device.kind and same_card(name, device.name) else (None, "other_device")
+
+
+def same_card(one: str, other: str) -> bool:
+    """Whether two names are of one card: a driver spells it in another way than the catalog."""
+
+    def known(name: str) -> str:
+        try:
+            return find_gpu(name).name
+        except InputError:
+            return name
+
+    return one == other or known(one) == known(other)
 
 
 def model_folder(workspace: Workspace) -> Path:
@@ -76,7 +104,7 @@ def _lengths(path: Path) -> dict[str, tuple[int, ...]]:
     import pyarrow.parquet as pq
 
     if not path.is_file():
-        raise InputError(f"{path} is gone", "verify the run: gatewright audit verify")
+        raise InputError(f"{path} is gone", f"see what else is gone: gatewright audit verify {path.parents[3].name}")
     table = pq.read_table(path, columns=["split", "n_tokens"]).to_pydict()
     pairs = list(zip(table["split"], table["n_tokens"], strict=True))
     return {split: tuple(sorted(int(n) for s, n in pairs if s == split)) for split in ("train", "eval")}

@@ -137,7 +137,8 @@ def find_gpu(name: str) -> Gpu:
     close = [names[k] for k in get_close_matches(wanted, names, n=3, cutoff=0.4)]
     near = f"; near it: {', '.join(close)}" if close else ""
     raise InputError(
-        f"no accelerator named {name!r} in the catalog{near}", "give memory_gb in hardware for one it lacks"
+        f"no accelerator named {name!r} in the catalog{near}",
+        "take a name of the catalog; for a card that it lacks say its memory: --memory-gb, or memory_gb in hardware",
     )
 
 

@@ -12,11 +12,13 @@ from flows.cli.options import AsJson
 from flows.cli.output import emit, guarded, say, show
 from specs.base import Language, Strict
 from specs.errors import EXIT_DONE, InputError
+from specs.parameters import LoraParameters
 from tasks.planning.texts import lacking, placed, short, way_out
 from tasks.planning.texts import text as text_of
 
 if TYPE_CHECKING:
     from flows.plan_data import RunData
+    from specs.parameters import TrainingConfiguration
     from tasks.planning.machine import Machine
     from tasks.planning.plans import Limits, Plan, PlanSearch
 
@@ -47,7 +49,8 @@ def plan(
         Texts, typer.Option("--method", help="lora, qlora, dora or full; several in the order of preference.")
     ] = None,
     optimizer: Annotated[
-        Texts, typer.Option("--optimizer", help="Optimizers to try, in the order of preference.")
+        Texts,
+        typer.Option("--optimizer", help="Optimizers to try, in the order of preference; that of --data comes first."),
     ] = None,
     effective_batch: Annotated[
         int | None, typer.Option("--effective-batch", min=1, help="Samples per optimizer step, kept by every plan; 8.")
@@ -58,11 +61,15 @@ def plan(
     samples: Annotated[
         int | None, typer.Option("--samples", min=1, help="Training samples, where no --data says it.")
     ] = None,
-    epochs: Annotated[int, typer.Option("--epochs", min=1, help="Passes over the samples.")] = 1,
-    lora_rank: Annotated[int, typer.Option("--lora-rank", min=1, help="Rank of the adapters.")] = 16,
+    epochs: Annotated[
+        int | None, typer.Option("--epochs", min=1, help="Passes over the samples; default: of --data, else 1.")
+    ] = None,
+    lora_rank: Annotated[
+        int | None, typer.Option("--lora-rank", min=1, help="Rank of the adapters; default: of --data, else 16.")
+    ] = None,
     lora_targets: Annotated[
-        str, typer.Option("--lora-targets", help="all-linear, or names with commas.")
-    ] = "all-linear",
+        Text, typer.Option("--lora-targets", help="all-linear, or names with commas; default: of --data, else all.")
+    ] = None,
     attention: Annotated[str, typer.Option("--attention", help="flash, sdpa or eager.")] = "sdpa",
     offload: Annotated[bool, typer.Option("--offload/--no-offload", help="Try plans that use host memory.")] = True,
     price: Annotated[
@@ -93,13 +100,30 @@ def plan(
 ) -> int:
     """Search all plans for given cards: method, optimizer, batch, length, shards, offload; ranked, with reasons."""
     from flows.cli.progress import for_terminal
+    from flows.plan_data import measured_for
     from tasks.memory.architecture import architecture_of
     from tasks.planning.machine import machine_named, parse_cards
     from tasks.planning.plans import Limits
-    from tasks.planning.search import find_plans
+    from tasks.planning.search import find_plans, positions_of
     from tasks.planning.workload import Workload
 
     _refuse_contradictions(data, samples, hours, money, price)
+    _refuse_odd(
+        {
+            "--memory-gb": memory_gb,
+            "--free-gb": free_gb,
+            "--host-memory-gb": host_memory_gb,
+            "--disk-gb": disk_gb,
+            "--link-gb-s": link_gb_s,
+            "--node-link-gb-s": node_link_gb_s,
+            "--hours": hours,
+            "--money": money,
+            "--price": price or None,
+        }
+    )
+    if memory_gb is not None and gpu is None:
+        raise InputError("--memory-gb is of a card that --gpu names", "give --gpu NAME too, or leave --memory-gb out")
+    _drawn_as(plot)
     given, base, language = _run_data(data, model, lang)
     name, count = parse_cards(gpu) if gpu else (None, 1)
     machine = machine_named(
@@ -121,30 +145,26 @@ def plan(
         samples=samples,
         limits=tuple(length or ()),
         effective_batch=effective_batch or (training.effective_batch if training else 8),
-        epochs=epochs,
+        epochs=epochs or (training.epochs if training else 1),
         attention=attention,
     )
     limits = _checked(
         Limits,
         **({"methods": tuple(method)} if method else {}),
-        **({"optimizers": tuple(optimizer)} if optimizer else {}),
-        rank=lora_rank,
-        targets=lora_targets if lora_targets == "all-linear" else tuple(lora_targets.split(",")),
+        **_optimizers(optimizer, training),
+        **_adapters(lora_rank, lora_targets, training),
         offload=offload,
         hours=hours,
         money=money,
         free_bytes=round(free_gb * 2**30) if free_gb is not None else None,
     )
+    measured, unused = measured_for(given, model, machine.device) if given else (None, None)
+    architecture = architecture_of(base.place)
+    positions = positions_of(architecture)
+    if length and positions and min(length) > positions:
+        raise InputError(f"--length {min(length)}: the model was made for {positions} tokens", "give a shorter one")
     with for_terminal() as progress:
-        found = find_plans(
-            base.name,
-            architecture_of(base.place),
-            machine,
-            workload,
-            limits,
-            given.measured if given else None,
-            progress,
-        )
+        found = find_plans(base.name, architecture, machine, workload, limits, measured, progress)
     if plot is not None:
         _draw(found, plot, language)
     if as_json:
@@ -154,6 +174,11 @@ def plan(
     _say(found, machine, limits, language)
     for note in given.notes if given else ():
         say(text_of(language, note))
+    if given and unused:
+        values = {"was": given.measured_on[1] or "?", "base": given.base_model}
+        say(text_of(language, unused, **values, device=found.device, model=found.model))
+    if past := workload.left_out(positions):
+        say(text_of(language, "past_positions", lengths=", ".join(map(str, past)), positions=positions))
     if plot is not None:
         say(text_of(language, "picture", path=plot))
     return EXIT_DONE
@@ -169,6 +194,30 @@ def _refuse_contradictions(
         raise InputError("--hours and --money need the number of samples", "give --data RUN, or --samples N")
     if money is not None and price is None:
         raise InputError("--money needs the price of a card", "give --price, of one card for one hour")
+
+
+def _refuse_odd(given: dict[str, float | None]) -> None:
+    """Sizes, rates and limits that are no finite number above 0."""
+    for option, value in given.items():
+        if value is not None and not 0 < value < float("inf"):
+            raise InputError(f"{option} is a number above 0, not {value:g}", "leave it out for the default")
+
+
+def _optimizers(asked: list[str] | None, training: TrainingConfiguration | None) -> dict[str, tuple[str, ...]]:
+    """Those asked for, else that of the run and the usual ones."""
+    from tasks.planning.plans import Limits
+
+    if asked:
+        return {"optimizers": tuple(asked)}
+    own = [training.optimizer] if training else []
+    return {"optimizers": tuple(dict.fromkeys([*own, *Limits().optimizers]))}
+
+
+def _adapters(rank: int | None, targets: str | None, training: TrainingConfiguration | None) -> dict[str, Any]:
+    """Rank and targets asked for, else those of the run."""
+    lora = training.lora if training else LoraParameters()
+    named = targets.split(",") if targets and targets != "all-linear" else targets or lora.targets
+    return {"rank": rank or lora.rank, "targets": named if isinstance(named, str) else tuple(named)}
 
 
 class Base(NamedTuple):
@@ -208,16 +257,23 @@ def _checked(kind: type[T], **values: Any) -> T:
         raise InputError(wrong, "gatewright plan --help lists the values") from None
 
 
+def _drawn_as(path: Path | None) -> str:
+    """The kind of picture that a file's name asks for. Said before the search, which takes a while."""
+    kind = path.suffix.lower().lstrip(".") if path else "png"
+    if kind not in ("png", "svg"):
+        raise InputError(f"--plot {path} is neither a .png nor a .svg", "end the file's name in one of them")
+    if path and not path.absolute().parent.is_dir():
+        raise InputError(f"--plot {path}: there is no folder {path.absolute().parent}", "make it, or name another")
+    return kind
+
+
 def _draw(found: PlanSearch, path: Path, language: Language) -> None:
     from specs.files import write_bytes
     from tasks.planning.picture import picture
     from tasks.planning.search import best_of_each
 
-    kind = path.suffix.lower().lstrip(".")
-    if kind not in ("png", "svg"):
-        raise InputError(f"--plot {path} is neither a .png nor a .svg", "end the file's name in one of them")
     shown = best_of_each(found.plans, SHOWN) or found.refused[:REFUSED_SHOWN]
-    write_bytes(path, picture(found, shown, language, kind))
+    write_bytes(path, picture(found, shown, language, _drawn_as(path)))
 
 
 def _say(found: PlanSearch, machine: Machine, limits: Limits, language: Language) -> None:

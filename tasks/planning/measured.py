@@ -1,7 +1,8 @@
 """What a stress test measured, in place of what is predicted. Pure.
 
 The stress test runs a step of every length bucket of the batch plan. Its configuration gets these times as they are;
-others get their prediction times the ratio of measured to predicted, and say so.
+others get their prediction times the ratio of measured to predicted seconds per padded token, and say so. A measurement
+is of one model on one device: who calls this gives none for another.
 """
 
 from __future__ import annotations
@@ -27,14 +28,40 @@ class Measured(Strict):
     training: TrainingConfiguration
     seconds_per_step: float = Field(gt=0)
     steps: int = Field(ge=1, description="planned optimizer steps that the average stands for")
+    padded_tokens_per_step: float = Field(gt=0)
     buckets_without_time: int = Field(0, ge=0, description="buckets that were not run: they get the mean rate")
 
     def is_of(self, configuration: Configuration) -> bool:
-        """Whether a candidate is the configuration that was run, in everything that changes its time."""
-        t, c = self.training, configuration
-        same = (t.method, t.weights, t.compute, t.optimizer, t.activation_checkpointing, t.attention, t.micro_batch)
-        mine = (c.method, c.weights, c.compute, c.optimizer, c.activation_checkpointing, c.attention, c.micro_batch)
-        return same == mine and c.cards == 1 and t.effective_batch == c.effective_batch
+        """Whether a candidate is the configuration that was run, in everything that changes its time.
+
+        Candidates pack nothing and put no bound on the tokens of a step. That a length limit leaves no sample out is
+        for the caller to see.
+        """
+        t = self.training
+        bounded = t.packing or t.max_tokens_per_step or t.max_tokens_per_micro_batch or t.plain_text_share is not None
+        return not bounded and configuration_of(t, configuration) == configuration
+
+
+def configuration_of(training: TrainingConfiguration, like: Configuration) -> Configuration:
+    """A training configuration as a candidate; its length is that of `like`."""
+    t = training
+    return like.model_copy(
+        update={
+            "method": t.method,
+            "weights": t.weights,
+            "compute": t.compute,
+            "optimizer": t.optimizer,
+            "micro_batch": t.micro_batch,
+            "gradient_accumulation": max(1, t.gradient_accumulation // t.ranks),
+            "activation_checkpointing": t.activation_checkpointing,
+            "attention": t.attention,
+            "data_ranks": t.ranks,
+            "sharding": t.sharding if t.ranks > 1 else "none",
+            "offload": "none",
+            "tensor_parallel": 1,
+            "pipeline_stages": 1,
+        }
+    )
 
 
 def measured_of(training: TrainingConfiguration, buckets: Sequence[Mapping[str, Any]]) -> Measured | None:
@@ -47,7 +74,7 @@ def measured_of(training: TrainingConfiguration, buckets: Sequence[Mapping[str, 
     if not timed or not rates:
         return None
     rate = sum(rates) / len(rates)
-    seconds, steps, missing = 0.0, 0, 0
+    seconds, steps, tokens, missing = 0.0, 0, 0.0, 0
     for bucket in buckets:
         count = int(bucket.get("planned_steps") or 0)
         if bucket.get("seconds_per_step"):
@@ -56,16 +83,29 @@ def measured_of(training: TrainingConfiguration, buckets: Sequence[Mapping[str, 
             seconds += float(bucket.get("planned_padded_tokens") or 0) / rate
             missing += count > 0
         steps += count
-    return Measured(training=training, seconds_per_step=seconds / steps, steps=steps, buckets_without_time=missing)
+        tokens += float(bucket.get("planned_padded_tokens") or 0)
+    if not tokens:
+        return None
+    return Measured(
+        training=training,
+        seconds_per_step=seconds / steps,
+        steps=steps,
+        padded_tokens_per_step=tokens / steps,
+        buckets_without_time=missing,
+    )
 
 
-def with_measurement(seconds: Seconds, configuration: Configuration, measured: Measured, predicted: Seconds) -> Seconds:
-    """`seconds` of a candidate beside the measurement; `predicted` is what was predicted for the measured one."""
-    if measured.is_of(configuration):
+def with_measurement(seconds: Seconds, measured: Measured, predicted_per_token: float, *, own: bool) -> Seconds:
+    """`seconds` of a candidate beside the measurement; `own`: it is the configuration that was run, with all samples.
+
+    `predicted_per_token`: seconds for a padded token that were predicted for the measured one.
+    """
+    if own:
         expected, spread = measured.seconds_per_step, SPREAD
         source = "measured"
     else:
-        expected = seconds.expected * measured.seconds_per_step / predicted.expected
+        per_token = measured.seconds_per_step / measured.padded_tokens_per_step
+        expected = seconds.expected * per_token / predicted_per_token
         spread, source = SCALED_SPREAD, "scaled"
     times = expected / seconds.expected
     return Seconds(

@@ -47,12 +47,12 @@ def spilled(state: Search, feasible: Sequence[Plan]) -> list[Plan]:
     )
     account = state.account(lightest)
     assert account.fits is not None
-    lack = Lack(rule="offloaded-quantized", needed=account.fits.needed_bytes, there=state.machine.device.usable_bytes)
+    lack = Lack(rule="offloaded-quantized", needed=account.fits.needed_bytes, there=state.usable_bytes)
     refused = Refusal(lacks=[lack], over_bytes=account.fits.over_bytes, way_out=_alone(lightest, state))
     plan = Plan(
         configuration=lightest,
         account=account,
-        utilisation=account.fits.share,
+        utilisation=state.share(account),
         seconds=None,
         duration=None,
         refused=refused,

@@ -19,7 +19,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from specs.errors import InputError
-from specs.parameters import TrainingConfiguration
 from specs.stages import Progress
 from tasks.memory.account import Account, Fits
 from tasks.memory.family import Family
@@ -28,7 +27,7 @@ from tasks.planning import parallel
 from tasks.planning.candidates import candidates, family_settings, indivisible, settings_of, types_of
 from tasks.planning.families import Families, families_for, key_of
 from tasks.planning.machine import Machine
-from tasks.planning.measured import Measured, with_measurement
+from tasks.planning.measured import Measured, configuration_of, with_measurement
 from tasks.planning.plans import Bind, Configuration, Lack, Limits, Plan, PlanSearch, Refusal, Rule, Seconds
 from tasks.planning.timing import run_duration, step_seconds
 from tasks.planning.workload import Workload
@@ -66,6 +65,16 @@ class Search:
         self._families = families
         self._accounts: Accounts = {} if accounts is None else accounts
         self._keys: dict[tuple[Any, ...], str] = {}
+
+    @property
+    def usable_bytes(self) -> int:
+        """What a training can have of a card: less where other processes hold some of it."""
+        usable, free = self.machine.device.usable_bytes, self.limits.free_bytes
+        return usable if free is None else min(usable, free)
+
+    def share(self, account: Account) -> float:
+        """How much of that an account takes."""
+        return round(account.process_bytes / max(1, self.usable_bytes), 4)
 
     def family(self, configuration: Configuration) -> Family:
         """The family of a candidate. Raises `KeyError` for one that was not recorded."""
@@ -121,7 +130,7 @@ class Search:
         return Plan(
             configuration=configuration,
             account=account,
-            utilisation=account.fits.share,
+            utilisation=self.share(account),
             seconds=seconds,
             duration=duration,
             samples_over_length=sums.over,
@@ -140,7 +149,10 @@ class Search:
             predicted = None
         if predicted is None:
             return seconds if self.machine.device.kind != "cpu" else None
-        return with_measurement(seconds, configuration, measured, predicted)
+        sums = self.workload.sums(ran.micro_batch, ran.seq_len)
+        step_tokens = sums.padded_tokens / sums.micro_batches * ran.gradient_accumulation * ran.data_ranks
+        own = measured.is_of(configuration) and not sums.over
+        return with_measurement(seconds, measured, predicted.expected / step_tokens, own=own)
 
     def _predicted(self, configuration: Configuration) -> Seconds | None:
         c = configuration
@@ -155,9 +167,8 @@ class Search:
         device = self.machine.device
         fits: Fits | None = account.fits
         needed = fits.needed_bytes if fits else account.process_bytes
-        usable = device.usable_bytes if self.limits.free_bytes is None else self.limits.free_bytes
         compared: list[tuple[Rule, int, int | None]] = [
-            ("memory", needed, min(usable, device.usable_bytes)),
+            ("memory", needed, self.usable_bytes),
             ("host", account.host_peak_bytes, device.host_bytes),
             ("disk", account.disk_bytes, device.disk_bytes),
         ]
@@ -243,7 +254,7 @@ def search(
         model=model,
         device=machine.device.name,
         cards=machine.cards,
-        usable_bytes=machine.device.usable_bytes,
+        usable_bytes=state.usable_bytes,
         effective_batch=workload.effective_batch,
         plans=[_bound(p, state) for p in feasible],
         refused=[*spilled(state, feasible), *(explained(p, state) if explain else p for p in refused)],
@@ -294,26 +305,6 @@ def resized(configuration: Configuration, micro_batch: int) -> Configuration:
     return configuration.model_copy(update={"micro_batch": micro_batch, "gradient_accumulation": share // micro_batch})
 
 
-def configuration_of(training: TrainingConfiguration, like: Configuration) -> Configuration:
-    """A training configuration on one card as a candidate; its length is that of `like`."""
-    t = training
-    return like.model_copy(
-        update={
-            "method": t.method,
-            "weights": t.weights,
-            "compute": t.compute,
-            "optimizer": t.optimizer,
-            "micro_batch": t.micro_batch,
-            "gradient_accumulation": t.gradient_accumulation,
-            "activation_checkpointing": t.activation_checkpointing,
-            "attention": t.attention,
-            "data_ranks": 1,
-            "sharding": "none",
-            "offload": "none",
-        }
-    )
-
-
 def find_plans(
     model: str,
     architecture: dict[str, Any],
@@ -324,9 +315,15 @@ def find_plans(
     progress: Progress | None = None,
 ) -> PlanSearch:
     """Record what a search needs, from the cache where it is there, and search. Raises `ModelError`."""
-    wanted = wanted_families(architecture, machine, workload, limits)
-    longest = max(workload.length_limits(positions_of(architecture)))
-    families = families_for(wanted, limits.optimizers, longest, progress)
+    positions = positions_of(architecture)
+    wanted, optimizers = wanted_families(architecture, machine, workload, limits), limits.optimizers
+    first = next(candidates(machine, workload, limits, positions), None)
+    if measured is not None and first is not None:  # what was run is predicted too: its error scales the others
+        ran = configuration_of(measured.training, first)
+        wanted.append(family_settings(settings_of(architecture, ran, machine, limits)))
+        optimizers = tuple(dict.fromkeys((*optimizers, ran.optimizer)))
+    longest = max(workload.length_limits(positions))
+    families = families_for(wanted, optimizers, longest, progress)
     return search(model, architecture, machine, workload, limits, families, measured)
 
 

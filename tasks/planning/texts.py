@@ -79,6 +79,18 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "the stress test of this run has no times by bucket: times are predicted",
         "本次运行的压力测试没有分桶用时：时间为预测值",
     ),
+    "other_device": (
+        "the stress test of this run was on {was}, not on {device}: its times are not used",
+        "本次运行的压力测试是在 {was} 上做的，不是 {device}：不采用其用时",
+    ),
+    "other_model": (
+        "the stress test of this run was of {base}, not of {model}: its times are not used",
+        "本次运行的压力测试针对 {base}，不是 {model}：不采用其用时",
+    ),
+    "past_positions": (
+        "left out: lengths {lengths}, because the model was made for {positions} tokens at most",
+        "未列出：长度 {lengths}，因为该模型最多支持 {positions} 词元",
+    ),
     "picture": ("picture: {path}", "图：{path}"),
     "bind.memory": ("memory", "显存"),
     "bind.effective_batch": ("effective batch", "有效批量"),

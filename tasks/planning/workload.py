@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy
 from pydantic import Field
@@ -28,7 +28,7 @@ class Workload(Strict):
     effective_batch: int = Field(8, ge=1, description="samples per optimizer step: the invariant")
     epochs: int = Field(1, ge=1)
     save_minutes: float = Field(30.0, gt=0)
-    attention: str = "sdpa"
+    attention: Literal["sdpa", "eager", "flash"] = "sdpa"
 
     @property
     def count(self) -> int | None:
@@ -52,6 +52,11 @@ class Workload(Strict):
         rounded = [_up(n) for n in tried]
         within = [n for n in rounded if positions is None or n <= _up(positions)]
         return list(dict.fromkeys(within or rounded[-1:]))
+
+    def left_out(self, positions: int | None) -> list[int]:
+        """Length limits that were asked for and are not tried: the model was not made for them."""
+        tried = self.length_limits(positions)
+        return [n for n in sorted({*self.limits}, reverse=True) if _up(n) not in tried]
 
     def sums(self, micro_batch: int, limit: int) -> Sums:
         """What one epoch of micro batches of this size holds, samples sorted by length as the batch plan does."""

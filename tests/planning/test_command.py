@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flows.cli.plans import _checked, _notes, _refuse_contradictions, _table
+from flows.cli.plans import (
+    _adapters,
+    _checked,
+    _drawn_as,
+    _notes,
+    _optimizers,
+    _refuse_contradictions,
+    _refuse_odd,
+    _table,
+)
+from flows.plan_data import RunData, measured_for
 from specs.errors import InputError
+from specs.parameters import LoraParameters, TrainingConfiguration
 from tasks.planning.families import Families
 from tasks.planning.machine import machine_named, parse_cards
+from tasks.planning.measured import Measured
 from tasks.planning.picture import picture
 from tasks.planning.plans import Limits
 from tasks.planning.search import best_of_each, search
-from tasks.planning.texts import lacking, placed, short, way_out
+from tasks.planning.texts import lacking, placed, short, text, way_out
+from tasks.planning.workload import Workload
 from tests.planning.conftest import SMALL, WORKLOAD, machine_of
 
 MIB = 2**20
@@ -82,3 +96,51 @@ def test_the_picture_is_drawn_and_equal_searches_give_equal_bytes(families: Fami
     assert drawn.startswith(b"<svg" if kind == "svg" else b"\x89PNG")
     assert drawn == picture(found, plans, "zh", kind)
     json.dumps(found.model_dump(mode="json"))
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_size_or_rate_that_is_none_is_named_by_its_option(value: float):
+    with pytest.raises(InputError, match="--link-gb-s"):
+        _refuse_odd({"--memory-gb": 24.0, "--link-gb-s": value})
+
+
+def test_an_unknown_attention_is_said_by_its_option():
+    with pytest.raises(InputError, match="--attention"):
+        _checked(Workload, attention="foo")
+
+
+@pytest.mark.parametrize("name", ["plans.pdf", "plans", "no-such-folder/plans.png"])
+def test_a_picture_that_cannot_be_written_is_refused_before_the_search(name: str):
+    with pytest.raises(InputError, match="--plot"):
+        _drawn_as(Path(name))
+
+
+def test_settings_of_the_run_are_taken_where_nobody_gives_others():
+    training = TrainingConfiguration(optimizer="adamw", lora=LoraParameters(rank=64, targets=["q_proj"]))
+    assert _optimizers(None, training)["optimizers"][:2] == ("adamw", "adamw_fused")
+    assert _optimizers(["sgd"], training) == {"optimizers": ("sgd",)}
+    assert _adapters(None, None, training) == {"rank": 64, "targets": ("q_proj",)}
+    assert _adapters(8, "all-linear", training) == {"rank": 8, "targets": "all-linear"}
+    assert _adapters(None, None, None) == {"rank": 16, "targets": "all-linear"}
+
+
+@pytest.mark.parametrize(
+    ("on", "gpu", "model", "why"),
+    [
+        (("cuda", "A100-SXM4-80GB"), "A100 SXM4 80GB", None, None),
+        (("cuda", "A100-SXM4-80GB"), "RTX 3060", None, "other_device"),
+        (("cpu", "CPU"), "RTX 3060", None, "other_device"),
+        (("", ""), "RTX 3060", None, "other_device"),
+        (("cuda", "A100-SXM4-80GB"), "A100 SXM4 80GB", "another", "other_model"),
+    ],
+)
+def test_times_of_another_device_or_model_are_not_used_and_that_is_said(
+    on: tuple[str, str], gpu: str, model: str | None, why: str | None
+):
+    training = TrainingConfiguration()
+    measured = Measured(training=training, seconds_per_step=3.0, steps=8, padded_tokens_per_step=900.0)
+    given = RunData((8,), (), "mine", "en", training, measured, on, [])
+    assert measured_for(given, model, machine_named(gpu).device) == (measured if why is None else None, why)
+    if why is not None:
+        for language in ("en", "zh"):
+            assert text(language, why, was="CPU", device=gpu, base="mine", model=model)  # type: ignore[arg-type]

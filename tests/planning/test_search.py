@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from specs.parameters import TrainingConfiguration
 from tasks.planning.candidates import placements
 from tasks.planning.families import Families
-from tasks.planning.measured import measured_of
+from tasks.planning.measured import Measured, configuration_of, measured_of
 from tasks.planning.plans import Configuration, Limits, PlanSearch
 from tasks.planning.search import BAND, Search, best_of_each, search
 from tasks.planning.timing import step_seconds
@@ -188,12 +188,12 @@ def test_measured_times_replace_predicted_ones(families: Families):
     assert measured.seconds_per_step == pytest.approx((6 * 3.0 + 1000 / 50.0) / 8)
     assert measured.buckets_without_time == 1
     result = search("small", SMALL, machine, WORKLOAD, Limits(), families, measured)
-    own = [p for p in result.plans if measured.is_of(p.configuration)]
+    own = [p for p in result.plans if measured.is_of(p.configuration) and not p.samples_over_length]
     assert own
     assert all(p.seconds and p.seconds.source == "measured" for p in own)
     assert own[0].seconds is not None
     assert own[0].seconds.expected == pytest.approx(measured.seconds_per_step)
-    others = [p.seconds for p in result.plans if not measured.is_of(p.configuration) and p.seconds]
+    others = [p.seconds for p in result.plans if p not in own and p.seconds]
     assert {s.source for s in others} == {"scaled"}
 
 
@@ -247,3 +247,76 @@ def test_recomputation_costs_time(families: Families):
     assert times[0] is not None
     assert times[1] is not None
     assert times[0].parts["compute"] < times[1].parts["compute"] < 1.6 * times[0].parts["compute"]
+
+
+def test_the_run_s_own_optimizer_has_its_measured_time_although_nobody_asked_for_it(families: Families):
+    from tasks.planning import search as module
+    from tasks.planning.candidates import family_settings, settings_of
+    from tasks.planning.families import key_of
+    from tasks.planning.search import find_plans
+
+    training = TrainingConfiguration(weights="bf16", compute="amp-bf16", optimizer="adamw", micro_batch=4)
+    measured = Measured(training=training, seconds_per_step=3.0, steps=8, padded_tokens_per_step=900.0)
+    asked: list[Any] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "families_for", lambda wanted, names, *_: asked.extend([list(wanted), names]) or families)
+        find_plans("small", SMALL, machine_of(2**33), WORKLOAD, FEW, measured)
+    assert asked[1] == ("adamw_fused", "adamw")
+    like = next(iter(found(families, 2**33, limits=FEW).plans)).configuration
+    ran = family_settings(settings_of(SMALL, configuration_of(training, like), machine_of(2**33), FEW))
+    assert key_of(ran) in {key_of(s) for s in asked[0]}
+
+
+@pytest.mark.parametrize(
+    "changed", [{"offload": "all", "sharding": "zero3"}, {"micro_batch": 2, "gradient_accumulation": 4}]
+)
+def test_what_was_measured_is_not_said_of_a_configuration_that_did_not_run(changed: dict[str, Any]):
+    training = TrainingConfiguration(weights="bf16", compute="amp-bf16", micro_batch=4, gradient_accumulation=2)
+    measured = Measured(training=training, seconds_per_step=3.0, steps=8, padded_tokens_per_step=900.0)
+    like = Configuration(
+        method="lora",
+        weights="bf16",
+        compute="amp-bf16",
+        optimizer="adamw",
+        micro_batch=4,
+        gradient_accumulation=2,
+        data_ranks=1,
+        seq_len=1024,
+        activation_checkpointing=False,
+        attention="sdpa",
+    )
+    assert measured.is_of(like)
+    assert not measured.is_of(like.model_copy(update=changed))
+    packed = measured.model_copy(update={"training": training.model_copy(update={"packing": True})})
+    assert not packed.is_of(like), "candidates pack nothing"
+    ranks = training.model_copy(update={"ranks": 2})
+    assert not measured.model_copy(update={"training": ranks}).is_of(like), "two ranks took half as long"
+
+
+def test_a_length_that_leaves_samples_out_has_no_measured_time(families: Families):
+    training = TrainingConfiguration(
+        weights="bf16", compute="amp-bf16", optimizer="adamw_fused", micro_batch=4, gradient_accumulation=1
+    )
+    measured = Measured(training=training, seconds_per_step=3.0, steps=8, padded_tokens_per_step=900.0)
+    result = search("small", SMALL, machine_of(2**33), WORKLOAD, FEW, families, measured)
+    own = [p for p in result.plans if p.seconds and p.seconds.source == "measured"]
+    assert own
+    assert all(not p.samples_over_length for p in own)
+
+
+def test_what_others_hold_is_not_there_to_be_filled(families: Families):
+    usable, free = FRAMEWORK + 400 * MIB, FRAMEWORK + 200 * MIB
+    result = found(families, usable, limits=FEW.model_copy(update={"free_bytes": free}))
+    assert result.usable_bytes == free
+    assert result.preferred is not None
+    assert result.preferred.account is not None
+    assert result.preferred.account.process_bytes <= BAND[1] * free
+    assert all(
+        p.utilisation == pytest.approx(p.account.process_bytes / free, abs=1e-3) for p in result.plans if p.account
+    )
+
+
+def test_lengths_that_the_model_was_not_made_for_are_named():
+    asked = Workload(limits=(4096, 1000, 512))
+    assert asked.length_limits(1024) == [1024, 512]
+    assert asked.left_out(1024) == [4096]

@@ -14,8 +14,8 @@ from specs.parameters import leaves
 def unmeasured(history: History, state: RunState, reserved: AttemptReserved) -> list[str]:
     """Settings of an approved training that are neither those approved for the stress test nor what its ladder took."""
     attempt = state.current("stress_test")
-    if reserved.stage != "train" or attempt is None:
-        return []
+    if reserved.stage != "train" or attempt is None or not (state.created and state.created.identity):
+        return []  # runs older than identities of runs were made when this was no rule of the audit
     try:
         approved, trained = (
             load_proposal(history.run_dir, state.approved_proposal(gate) or "").parameters.get("training", {})

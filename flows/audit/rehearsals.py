@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from pydantic_core import from_json
+
 from flows.audit.history import History
 from flows.audit.report import Checks
 from flows.gatefiles import attempt_folder, load_proposal
@@ -41,7 +43,7 @@ def rehearsals(checks: Checks, history: History) -> None:
 def _frozen(history: History) -> list[str]:
     """Whether spec and first event agree on what kind of run this is."""
     try:
-        frozen = json.loads((history.run_dir / "spec.json").read_bytes()).get("rehearsal")
+        frozen = from_json((history.run_dir / "spec.json").read_bytes()).get("rehearsal")  # names too deep a nesting
     except (OSError, ValueError, AttributeError):
         return []  # another step says that it cannot be read
     created = history.state.created

@@ -260,7 +260,7 @@ CATALOGUE: dict[str, tuple[Manipulation, tuple[str, str]]] = {
         INPUTS,
     ),
     "rebuilt: edits changed": (
-        rebuilt("decision.recorded", decision(edits={"training.lr": 0.9}), index=4),
+        rebuilt("decision.recorded", decision(edits={"training.lr": 0.9}), index=2),
         PROPOSALS,
     ),
     "rebuilt: an event of a stage that leads elsewhere": (

@@ -246,7 +246,7 @@ def test_a_manipulation_of_a_bundle_is_found_where_it_belongs(bundle: Path, tmp_
         "environment.json",
         "04-train/002/evidence.json",
         "gates/04-train/002/gate.json",
-        "gates/04-train/002/amended/",
+        "gates/03-stress_test/001/amended/",
         "proposals/",
         "release/manifest.json",
         "upkeep.jsonl",

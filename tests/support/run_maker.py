@@ -194,13 +194,20 @@ class RunMaker:
     def _append(self, *payloads: Any) -> None:
         self.ledger.append_all(self.run, payloads, "gatewright", self.fence)
 
+    def _proposed(self, gate: str) -> dict[str, Any]:
+        """What is proposed at a gate: for `train` what the stress test was approved with, as the guard demands."""
+        measured = self.state.approved_proposal("stress_test") if gate == "train" else None
+        if measured is None:
+            return parameters(gate)
+        return {"training": load_proposal(self.run_dir, measured).parameters["training"]}
+
     def _propose(self, step: Propose) -> None:
         stages = [sheet_stage(name) for name in STAGES]
         sheet = TaskSheet(goal="repair", stages=stages, findings=self.findings) if step.gate == "data" else None
         proposal = Proposal(
             stage=step.gate,
             round=step.round,
-            parameters=parameters(step.gate),
+            parameters=self._proposed(step.gate),
             reasons=[Reason(parameter="seed", text="any", source="rule:seed")],
             expected=[Expectation(metric="loss", value=0.4, unit="nats/token")],
             proposer="rules",

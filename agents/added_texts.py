@@ -35,7 +35,8 @@ def inputs(spec: Project, stage: str) -> list[str]:
     """What a stage reads, `<stage>: <output>` where another stage makes it for later ones."""
     added = spec.added_stages.get(stage)
     if added is not None:
-        given = [_input(spec, source) for source in added.inputs.values()]
+        names = sorted(added.inputs)  # a frozen spec does not keep the order in which keys were written
+        given = [_input(spec, added.inputs[name]) for name in names]
         return given or list(spec.graph.before[stage])
     replaced = stands_in(spec.added_stages).get(stage, {})
     found = []

@@ -51,13 +51,14 @@ _OTHER = {"full": "lora", "lora": "qlora", "dora": "qlora", "qlora": "qlora"}
 @dataclass(frozen=True)
 class Facts:
     """What the rules look at. `uncovered` are words of the goal that no source has, `stale` numbers of the file of a
-    sheet that are no longer what the rules say."""
+    sheet that are no longer what the rules say, `drafted` the sheet before a person wrote other numbers into it."""
 
     sheet: TaskSheet
     context: ProposerContext
     goal_given: bool = True
     uncovered: tuple[str, ...] = field(default=())
     stale: tuple[str, ...] = field(default=())
+    drafted: TaskSheet | None = None
 
     @property
     def spec(self) -> Project:
@@ -100,10 +101,7 @@ def _target(facts: Facts) -> Iterator[Finding]:
 
 
 def _held_out(facts: Facts) -> Iterator[Finding]:
-    if (
-        not _refuses(facts, "data", "samples_eval", bad=0, good=1e9)
-        or _expected(facts.sheet, "data", "samples_eval") == 0
-    ):
+    if not _refuses(facts, "data", "samples_eval", bad=0, good=1e9) or 0 in _said(facts, "data", "samples_eval"):
         yield facts.find("evaluation-set-missing", blocking=True, stage="data")
     for stage, metric in LEAKS:
         if not _refuses(facts, stage, metric, bad=1, good=0):
@@ -150,7 +148,7 @@ def _budget(facts: Facts) -> Iterator[Finding]:
     stage = _stage(facts.sheet, "train")
     if stage is not None and stage.budget_hours is None:
         yield facts.find("stage-budget-missing", blocking=False, stage="train", hours=f"{budget:g}")
-    hours = _expected(facts.sheet, "train", "training_hours")
+    hours = max(_said(facts, "train", "training_hours"), default=None)
     if stage is not None and stage.budget_hours is not None:
         budget = min(budget, stage.budget_hours)
     if hours is not None and hours > budget:
@@ -337,6 +335,12 @@ def _stage(sheet: TaskSheet, name: str) -> SheetStage | None:
 def _expected(sheet: TaskSheet, stage: str, metric: str) -> float | None:
     found = _stage(sheet, stage)
     return next((e.value for e in found.expected if e.metric == metric), None) if found else None
+
+
+def _said(facts: Facts, stage: str, metric: str) -> list[float]:
+    """What the sheet expects, and what the rules drafted: a number written over theirs closes no finding."""
+    sheets = [facts.sheet, *([facts.drafted] if facts.drafted is not None else [])]
+    return [value for sheet in sheets if (value := _expected(sheet, stage, metric)) is not None]
 
 
 def _criteria(facts: Facts, stage: str) -> list[Criterion]:

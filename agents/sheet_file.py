@@ -209,7 +209,9 @@ def _is_number(value: Any) -> bool:
 
 
 def _same(given: Any, wanted: Any) -> bool:
-    """Equal as YAML reads it: criteria by their four keys, whatever else the model has."""
+    """Equal as YAML reads it: criteria by their four keys, whatever else the model has; names in any order."""
+    if isinstance(wanted, list) and all(isinstance(w, str) for w in wanted):
+        return isinstance(given, list) and sorted(map(str, given)) == sorted(wanted)
     if isinstance(wanted, list) and wanted and isinstance(wanted[0], dict):
         keys = ("metric", "op", "bound", "blocking")
         return isinstance(given, list) and [[g.get(k) for k in keys] if isinstance(g, dict) else g for g in given] == [

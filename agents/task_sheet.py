@@ -84,13 +84,20 @@ def sheet_of(
 
 
 def checked(
-    sheet: TaskSheet, context: ProposerContext, *, goal_given: bool = True, stale: Sequence[str] = ()
+    sheet: TaskSheet,
+    context: ProposerContext,
+    *,
+    goal_given: bool = True,
+    stale: Sequence[str] = (),
+    drafted: TaskSheet | None = None,
 ) -> TaskSheet:
-    """The sheet with everything that the completeness check finds in it; `stale` as `sheet_file.stale` says."""
+    """The sheet with everything that the completeness check finds in it; `stale` as `sheet_file.stale` says.
+
+    `drafted` is the sheet by rules where people wrote numbers into this one: theirs count beside the rules'.
+    """
     uncovered = tuple(context.survey.get("uncovered", ()))
-    found = findings(
-        Facts(sheet=sheet, context=context, goal_given=goal_given, uncovered=uncovered, stale=tuple(stale))
-    )
+    facts = Facts(sheet, context, goal_given, uncovered, tuple(stale), drafted)
+    found = findings(facts)
     return sheet.model_copy(update={"findings": found})
 
 

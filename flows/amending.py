@@ -10,10 +10,12 @@ from typing import Any
 
 from flows.folding import may_amend
 from flows.ledger import Ledger
+from flows.parents import with_parent
 from flows.run_state import RunState
 from flows.state import fold
 from flows.tokens import account
 from flows.workspace import Workspace, frozen_policy, frozen_spec
+from specs.added import by_person
 from specs.canonical import canonical_bytes, plain, sha256_bytes
 from specs.credentials import without_secrets
 from specs.errors import InputError, Refused, SpecError
@@ -22,8 +24,8 @@ from specs.files import write_bytes
 from specs.loading import load_project
 from specs.project import Project
 
-FIXED = ("project", "ledger")
-"""Keys that a run keeps, beside its policy and its stages."""
+FIXED = ("project", "ledger", "rehearsal", "parent", "parent_record")
+"""Keys that a run keeps, beside its policy and its stages: its first event names them."""
 
 
 def can_amend(state: RunState) -> bool:
@@ -44,7 +46,8 @@ def amend(workspace: Workspace, ledger: Ledger) -> list[str]:
     report = check_project(loaded, with_model=True)
     if report.problems:
         raise SpecError(report.problems)
-    old, new = frozen_spec(workspace), without_secrets(loaded.spec)
+    spec = with_parent(loaded.spec, workspace.project_dir, ledger)
+    old, new = frozen_spec(workspace), without_secrets(spec)
     changes = differences(plain(old), plain(new))
     _refuse(workspace, old, new, changes)
     lease = ledger.take_lease(workspace.run)
@@ -74,10 +77,15 @@ def _refuse(workspace: Workspace, old: Project, new: Project, changes: list[str]
     if new.policy.sha256 != frozen_policy(workspace).sha256:
         raise Refused("project.yaml has another policy than the run, which keeps the one it began with", anew)
     fixed = [path for path in changes if path.split(".")[0] in FIXED]
-    if (old.graph.order, old.graph.edges) != (new.graph.order, new.graph.edges):
+    if _line(old) != _line(new):
         fixed.append("stages")
     if fixed:
         raise Refused(f"a run that is open cannot take in a change of {', '.join(fixed)}", anew)
+
+
+def _line(spec: Project) -> Any:
+    """What the first event says of the stages: their order, and which a person works on."""
+    return spec.graph.order, spec.graph.edges, by_person(spec.added_stages)
 
 
 def differences(old: Any, new: Any, at: str = "") -> list[str]:

@@ -82,7 +82,8 @@ def with_sheet_file(
     first = not context.feedback.strip() and not edited
     sheet = with_numbers(proposal.task_sheet, found, all_of_file=first)
     old = stale(found, proposal.task_sheet) if first else []
-    sheet = checked(sheet, context, goal_given=bool((context.spec.goal or "").strip()), stale=old)
+    given = bool((context.spec.goal or "").strip())
+    sheet = checked(sheet, context, goal_given=given, stale=old, drafted=proposal.task_sheet)
     digest = sha256_bytes(data)
     write_bytes(gatefiles.sheet_path(run_dir, digest), data)
     own = next(s for s in sheet.stages if s.name == proposal.stage)
@@ -93,7 +94,8 @@ def read_back(project_dir: Path, context: ProposerContext, drafted: TaskSheet) -
     """The sheet of the project's file as the first gate would show it. Raises `SpecError` with what is wrong."""
     found = read_sheet(text_of(read_bytes(project_dir / FILE_NAME), FILE_NAME), drafted, context.spec)
     given = bool((context.spec.goal or "").strip())
-    return checked(with_numbers(drafted, found), context, goal_given=given, stale=stale(found, drafted))
+    sheet = with_numbers(drafted, found)
+    return checked(sheet, context, goal_given=given, stale=stale(found, drafted), drafted=drafted)
 
 
 def kept_bytes(run_dir: Path, digest: str) -> bytes:

@@ -18,6 +18,7 @@ from flows.rehearsing import is_rehearsal
 from flows.session import Session, open_session
 from flows.state import NextStep, Wait, WaitForWork, fold, next_steps
 from flows.workspace import Workspace, check_run_id, code_version, freeze, ledger_url
+from specs.added import by_person
 from specs.errors import GatewrightError, InputError, RunOpen, SpecError
 from specs.events import RunCreated
 from specs.loading import load_project
@@ -64,7 +65,7 @@ def start_run(project: Path, run: str | None, rehearse: float | None = None) -> 
             code=code_version(),
             stages=list(graph.stages),
             edges=graph.edges,
-            by_person=[name for name in graph.stages if by_person(loaded.spec, name)],
+            by_person=by_person(loaded.spec.added_stages),
             rehearsal=spec.rehearsal,
             parent=spec.parent or "",
             parent_weights=spec.parent_record.weights_sha256 if spec.parent_record else None,
@@ -76,12 +77,6 @@ def start_run(project: Path, run: str | None, rehearse: float | None = None) -> 
         "gatewright",
     )
     return workspace
-
-
-def by_person(spec: Project, stage: str) -> bool:
-    """Whether a stage waits for a person's work."""
-    added = spec.added_stages.get(stage)
-    return added is not None and added.hand_out is not None
 
 
 def rehearsed_spec(spec: Project, share: float) -> Project:

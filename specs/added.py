@@ -28,6 +28,9 @@ READ_BY: dict[str, dict[str, tuple[str, ...]]] = {
 SELF_REPORTED = "self-reported by the stage"
 """The reason that stands beside a metric which nobody computes again."""
 
+RESERVED = ("project_files", "written_outside", "sheet", "handed_in", "author.json", "self_reported.json")
+"""What lies in the artifacts of an added stage beside what it writes."""
+
 Value = bool | int | float | str
 TaskName = Annotated[
     str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$")
@@ -129,7 +132,10 @@ class AddedStage(Strict):
         for path in value:
             if not is_plain_path(path):
                 raise ValueError(f"{path!r} is no path below artifacts; write a name such as labels.csv")
-        if len(set(value)) != len(value):
+            if path.partition("/")[0] in RESERVED:
+                taken = ", ".join(RESERVED)
+                raise ValueError(f"{path!r} is where Gatewright keeps its own; choose a name other than {taken}")
+        if len({path.casefold() for path in value}) != len(value):
             raise ValueError("names one file twice; take one of the two out")
         return value
 
@@ -154,6 +160,9 @@ class AddedStage(Strict):
         for name in self.expected:
             if name not in self.metrics:
                 raise ValueError(f"expected names {name!r}, which is no metric of it; take it out")
+        for name in self.parameters:
+            if hasattr(Strict, name) or name.startswith(("model_dump", "model_validate")):
+                raise ValueError(f"parameters has {name!r}, a word that the models use; write {name}_setting")
         if self.rewrites is not None and self.rewrites.partition("/")[2] not in self.outputs:
             name = self.rewrites.partition("/")[2]
             raise ValueError(f"rewrites needs the file among the outputs; write outputs: [{name}]")
@@ -209,8 +218,9 @@ def stands_in(added: Mapping[str, AddedStage]) -> dict[str, dict[str, str]]:
 
 
 def _rewritten_again(name: str, rewriting: Mapping[str, Any], added: Mapping[str, AddedStage]) -> bool:
-    """Whether another stage rewrites what this one wrote."""
-    return any(name in added[other].input_stages for other in rewriting if other != name)
+    """Whether another stage rewrites what this one wrote: reading something else of it does not carry that on."""
+    wrote = f"{name}/{str(rewriting[name]).partition('/')[2]}"
+    return any(wrote in added[other].inputs.values() for other in rewriting if other != name)
 
 
 def rewriters_apart(added: Mapping[str, AddedStage]) -> list[str]:
@@ -223,7 +233,8 @@ def rewriters_apart(added: Mapping[str, AddedStage]) -> list[str]:
 def graph_of(added: Mapping[str, AddedStage]) -> StageGraph:
     """Built-in and added stages as one graph. Names of stages that do not exist are passed over.
 
-    A stage that names no other one comes after `data`, with which every run begins. Raises `CycleError`.
+    A stage that names no other one comes after `data`, with which every run begins. Where the edges leave the order
+    open it is that of the names, because a frozen spec does not keep how the keys were written. Raises `CycleError`.
     """
     if not added:
         return BUILT_IN
@@ -238,7 +249,12 @@ def graph_of(added: Mapping[str, AddedStage]) -> StageGraph:
                 waits[later].add(name)
     for reader, replaced in stands_in(added).items():
         waits[reader] |= set(replaced.values())
-    return sorted_graph(waits, [*added, *STAGES])
+    return sorted_graph(waits, [*sorted(added), *STAGES])
+
+
+def by_person(added: Mapping[str, AddedStage]) -> list[str]:
+    """The stages that wait for a person's work, in order."""
+    return [name for name in graph_of(added).stages if name in added and added[name].hand_out is not None]
 
 
 def parameters_model(stage: AddedStage) -> type[Strict]:
@@ -248,8 +264,8 @@ def parameters_model(stage: AddedStage) -> type[Strict]:
         kind: Any = type(p.value)
         if p.choices is not None:
             kind = Literal[tuple(p.choices)]
-        elif kind is int and any(isinstance(b, float) and not b.is_integer() for b in (p.min, p.max)):
-            kind = float
+        elif kind in (int, float):
+            kind = int if all(float(n).is_integer() for n in (p.value, p.min, p.max) if n is not None) else float
         limits: dict[str, Any] = {"ge": p.min, "le": p.max} if isinstance(p.value, int | float) else {}
         unit = f", in {p.unit}" if p.unit else ""
         text = (p.description or name.replace("_", " ")) + unit

@@ -76,7 +76,8 @@ def _rewriting(added: Mapping[str, AddedStage]) -> Iterator[AddedFault]:
         if not stage.rewrites:
             continue
         artifact = stage.rewrites.partition("/")[2]
-        if not any(source.endswith("/" + artifact) for source in stage.inputs.values()):
+        made = [source for source in stage.inputs.values() if not source.startswith(_PROJECT)]
+        if not any(source.endswith("/" + artifact) for source in made):
             yield AddedFault(
                 (name, "rewrites"), "rewrites what it does not read", f"Add inputs: {{samples: {stage.rewrites}}}"
             )

@@ -57,15 +57,19 @@ def run(context: StageContext, progress: Progress) -> StageResult:
         notes.append(
             _note(context, "handed_in", **context.handed.model_dump(include={"author", "authentication", "at"}))
         )
-    given = {p.relative_to(context.artifacts).as_posix() for p in context.artifacts.rglob("*")}
-    documents = {name: sha256_file(context.out_dir / name) for name in OWN if (context.out_dir / name).is_file()}
+    own = [*(context.out_dir / name for name in OWN), *context.artifacts.rglob("*")]
+    documents = {p.relative_to(context.out_dir).as_posix(): sha256_file(p) for p in own if p.is_file()}
     job = _job(context, stage, "run", context.artifacts, handed)
     answer = _ask(context, stage, job, stage.task, stage.command, context.out_dir, progress)
     notes += answer.notes
     for name, digest in documents.items():
-        if not (context.out_dir / name).is_file() or sha256_file(context.out_dir / name) != digest:
-            raise WorkerError(f"{context.stage} changed {name}, which is not its own", "write below artifacts/ only")
-    notes += _gather(context, stage, given)
+        path = context.out_dir / name
+        if path.is_symlink() or not path.is_file() or sha256_file(path) != digest:
+            raise WorkerError(
+                f"{context.stage} changed {name}, which is not its own",
+                "write below artifacts/ only, and leave what lies there as it is",
+            )
+    notes += _gather(context, stage, {name.removeprefix("artifacts/") for name in documents})
     notes += _keep_own_words(context, stage, answer)
     if stage.rewrites:
         _same_format(context, stage)

@@ -18,7 +18,7 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 def read_csv(path: Path, needed: Sequence[str]) -> list[dict[str, str]]:
     """The rows of a CSV file by header, without surrounding blanks. UTF-8, or GB18030 as Chinese Excel saves it.
 
-    Raises `InputError` for another encoding, a workbook, or a header that lacks a column.
+    Raises `InputError` for another encoding, a workbook, a header that lacks a column, or a row with cells beyond it.
     """
     data = path.read_bytes()
     if data[:2] == b"PK" or data[:4] == b"\xd0\xcf\x11\xe0":
@@ -30,6 +30,11 @@ def read_csv(path: Path, needed: Sequence[str]) -> list[dict[str, str]]:
         rows = list(csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True))
     except csv.Error as error:
         raise InputError(f"{path.name} is no CSV file: {error}", "save the sheet as CSV again") from None
+    if long := next((number for number, row in enumerate(rows, start=2) if None in row), None):
+        raise InputError(
+            f"row {long} of {path.name} has more cells than its first line",
+            "put text that holds the separator in quotes; nothing of a row is left out",
+        )
     headers = [
         (h or "").strip() for h in (rows[0].keys() if rows else next(csv.reader([first], delimiter=delimiter), []))
     ]

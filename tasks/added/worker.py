@@ -185,7 +185,7 @@ def _listen(process: subprocess.Popen[bytes], channel: Channel) -> None:
     while line := process.stdout.readline(MOST_OF_A_LINE):
         try:
             said = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):  # brackets within brackets: no progress line either
             said = None
         if not isinstance(said, dict) or not _relay(said, channel):
             sys.stderr.buffer.write(line)
@@ -218,7 +218,7 @@ def _read_answer(order: Order) -> Answer:
         raise WorkerError(f"the answer of {order.job.stage} has more than 1 MiB", "numbers and notes belong there only")
     try:
         said = json.loads(path.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise WorkerError(f"the answer of {order.job.stage} is no JSON: {error}", "docs/stages.md shows one") from None
     return _answer(said, f"the command of {order.job.stage}")
 

@@ -126,3 +126,9 @@ def test_a_workbook_or_a_table_without_the_columns_is_refused_in_words(tmp_path)
     (tmp_path / "b.csv").write_text("sample_id;labl\ns1;x\n")
     with pytest.raises(InputError, match="no column label"):
         read_csv(tmp_path / "b.csv", ["sample_id", "label"])
+
+
+def test_a_row_with_more_cells_than_the_first_line_is_refused_and_nothing_of_it_is_cut(tmp_path):
+    (tmp_path / "d.csv").write_text("abbreviation,expansion\nNC,numerical control\nREF,reference, home\n")
+    with pytest.raises(InputError, match=r"row 3 of d\.csv has more cells"):
+        abbreviations.dictionary(tmp_path / "d.csv")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.sheet_file import BY_PERSON, of_people, read_sheet, scalar, stale, to_yaml, with_numbers
 from agents.task_sheet import checked, sheet_of
+from specs.canonical import canonical_bytes
 from specs.errors import SpecError
 from specs.project import Project
 from specs.proposals import Expectation, TaskSheet
@@ -139,3 +142,36 @@ def test_no_text_can_break_the_file(drafted):
     changed = first.model_copy(update={"on_failure": odd, "expected": why})
     sheet = TaskSheet(goal=odd, stages=[changed, *rest])
     assert with_numbers(sheet, read_sheet(to_yaml(sheet, spec.language), sheet, spec)) == sheet
+
+
+def added(*inputs: str) -> Project:
+    reads = {f"input_{letter}": source for letter, source in zip("cab", inputs, strict=True)}
+    metrics = {"m": {"unit": "count", "self_reported": True}}
+    return project(added_stages={"look": {"inputs": reads, "command": ["echo"], "metrics": metrics}})
+
+
+def test_a_file_written_from_project_yaml_is_that_of_the_run_whose_spec_is_frozen():
+    spec = added("data/buckets.json", "project:raw/words.csv", "data/samples.parquet")
+    frozen = Project.model_validate_json(canonical_bytes(spec))
+    written = to_yaml(sheet_of(context("data", spec)), "en")
+    shown = sheet_of(context("data", frozen))
+    assert with_numbers(shown, read_sheet(written, shown, frozen)) == shown
+    inputs = next(s.inputs for s in shown.stages if s.name == "look")
+    other = written.replace(f'["{inputs[0]}", "{inputs[1]}"', f'["{inputs[1]}", "{inputs[0]}"')
+    assert other != written
+    read_sheet(other, shown, frozen)
+
+
+@pytest.mark.parametrize("lowered", ["value: 0.001", None], ids=["lowered", "taken out"])
+def test_a_number_written_over_the_rules_opens_no_gate(tmp_path, lowered):
+    spec = project(budget={"hours": 0.01})
+    survey = {"rows": 460, "distinct": 440, "complete": True, "mean_tokens": 120.5, "longest_tokens": 250}
+    known = context("data", spec, base_model=write_model(tmp_path / "m", 135_000_000), survey=survey)
+    sheet = sheet_of(known)
+    assert "over-budget" in {f.rule for f in sheet.findings if f.blocking}
+    lines = to_yaml(sheet, "en").splitlines()
+    place = next(n for n, line in enumerate(lines) if '"training_hours"' in line)
+    lines[place : place + 1] = [re.sub(r"value: [0-9.]+", lowered, lines[place])] if lowered else []
+    found = read_sheet("\n".join(lines), sheet, spec)
+    now = checked(with_numbers(sheet, found), known, drafted=sheet)
+    assert "over-budget" in {f.rule for f in now.findings if f.blocking}

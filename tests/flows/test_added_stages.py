@@ -37,6 +37,7 @@ if job["do"] == "run":
     print(json.dumps({"start": "count", "total": 1}), flush=True)
     print(json.dumps({"say": "counted"}), flush=True)
     print("plain words go to the log", flush=True)
+    print("[" * 60_000, flush=True)
     open(os.path.join(job["artifacts"], "count.txt"), "w").write(str(len(text) * job["parameters"]["times"]))
     open(os.path.join(job["artifacts"], "more.txt"), "w").write("nobody declared this")
     open("beside.txt", "w").write("written where the command stood")
@@ -210,6 +211,7 @@ def test_a_changed_script_stops_the_stage_and_a_new_proposal_takes_it_in(tmp_pat
         (COUNT.replace('{"guess": 7}', "{}"), "did not report guess"),
         (COUNT.replace('"count.txt"), "w")', '"else.txt"), "w")'), "did not write count.txt"),
         (COUNT.replace('"beside.txt"', '"proposal.json"'), "changed proposal.json"),
+        (COUNT.replace('"beside.txt"', '"artifacts/project_files/count.py"'), "changed artifacts/project_files"),
         (COUNT.replace('open("beside.txt", "w")', 'os.symlink("/etc", "beside.txt"); open("b", "w")'), "a link"),
         (COUNT.replace('"guess": 7', '"guess": "many"'), "is no answer"),
     ],

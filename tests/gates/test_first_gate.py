@@ -132,9 +132,14 @@ def test_what_was_shown_before_stays_verifiable_and_a_changed_old_spec_is_found(
 
 @pytest.mark.parametrize(
     ("more", "named"),
-    [("policy: {approvers: [{id: mallory}]}\n", "policy"), ("ledger: other.db\n", "ledger")],
+    [
+        ("policy: {approvers: [{id: mallory}]}\n", "policy"),
+        ("ledger: other.db\n", "ledger"),
+        ("rehearsal: 0.5\n", "rehearsal"),
+        ("added_stages: {s: {command: [echo], metrics: {m: {unit: count, self_reported: true}}}}\n", "stages"),
+    ],
 )
-def test_a_run_keeps_policy_and_ledger(waiting, more, named):
+def test_a_run_keeps_policy_ledger_stages_and_whether_it_is_a_rehearsal(waiting, more, named):
     with (waiting.project_dir / "project.yaml").open("a", encoding="utf-8") as file:
         file.write(more)
     ledger = ledger_of_run(waiting)

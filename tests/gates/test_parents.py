@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from agents.gate_page import parent_line
+from flows.amending import amend
 from flows.audit import verify
 from flows.ledgers import ledger_of_run
 from flows.parents import with_parent
 from flows.workspace import Workspace, frozen_spec
 from specs.canonical import digest_folder, sha256_bytes
-from specs.errors import InputError, SpecError, VerificationFailed
+from specs.errors import InputError, Refused, SpecError, VerificationFailed
 from specs.events import RunCreated
 from specs.files import write_bytes, write_json
 from specs.loading import load_project
@@ -80,6 +81,23 @@ def test_what_the_parent_is_is_frozen_recorded_shown_and_audited(project: Path):
     assert record.weights_sha256[:16] in str(parent_line(frozen_spec(workspace)))
     report = verify(ledger_of_run(workspace), "r2", workspace.folder)
     assert [step.detail for part in report.parts.values() for step in part.steps if not step.ok] == []
+
+
+def test_a_spec_that_is_taken_in_anew_keeps_its_parent_and_takes_no_other(project: Path):
+    name_parent(project, "r1")
+    workspace = light_run.begin(project, "r2")
+    assert light_run.passage(workspace).ending == "waiting"
+    kept = frozen_spec(workspace).parent_record
+    with (project / "project.yaml").open("a") as file:
+        file.write("goal: quiet spindles\n")
+    assert amend(workspace, ledger_of_run(workspace)) == ["goal"]
+    assert kept is not None
+    assert frozen_spec(workspace).parent_record == kept
+    assert light_run.passage(workspace).ending == "waiting"
+    path = project / "project.yaml"
+    path.write_text(path.read_text().replace("parent: r1\n", ""))
+    with pytest.raises(Refused, match="parent"):
+        amend(workspace, ledger_of_run(workspace))
 
 
 def test_the_samples_of_grandparents_count_too_and_those_that_are_gone_are_said_to_be(project: Path):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from specs.added import parameters_model
+from specs.canonical import canonical_bytes
 from specs.errors import SpecError
 from specs.loading import parse_project
 from specs.metrics import STAGES
+from specs.project import Project
 
 HEAD = """\
 project: p
@@ -110,3 +113,44 @@ def test_the_policy_knows_the_gates_of_added_stages():
     spec = parse_project(HEAD + policy + "added_stages:\n" + stage("x"))
     assert spec.policy.at("x").comment_required == ("approve",)
     assert any("is not a gate" in f[2] for f in problems(policy))
+
+
+def test_stages_and_whole_numbers_are_the_same_when_the_spec_is_read_back_frozen():
+    more = "    parameters: {factor: {value: 2.0, max: 4.0}, share: {value: 1, max: 1.5}}\n"
+    spec = parse_project(HEAD + "added_stages:\n" + stage("zoom", more=more) + stage("arrange"))
+    frozen = Project.model_validate_json(canonical_bytes(spec))
+    assert frozen.graph.order == spec.graph.order
+    for read in (spec, frozen):
+        fields = parameters_model(read.added_stages["zoom"]).model_fields
+        assert (fields["factor"].annotation, fields["share"].annotation) == (int, float)
+
+
+def test_a_rewritten_table_is_not_lost_when_the_next_stage_reads_only_what_lies_beside_it():
+    rewrites = "    rewrites: data/samples.parquet\n"
+    reads = stage("two", more=rewrites).replace("{samples:", "{log: one/log.csv, samples:")
+    text = "added_stages:\n" + stage("one", more=rewrites).replace("outputs: [", "outputs: [log.csv, ") + reads
+    ((line, path, rule, way_out),) = problems(text)
+    assert (line, path) == (16, "added_stages.two.rewrites")
+    assert "neither reads the other's" in rule
+    assert way_out == "Let one read the other's: one/samples.parquet"
+
+
+def test_a_file_of_the_project_is_not_what_a_stage_rewrites():
+    more = "    rewrites: data/samples.parquet\n"
+    ((_, path, rule, _),) = problems("added_stages:\n" + stage("one", "project:raw/samples.parquet", more=more))
+    assert (path, rule) == ("added_stages.one.rewrites", "rewrites what it does not read")
+
+
+@pytest.mark.parametrize("name", ["model_config", "model_dump", "json", "copy", "schema"])
+def test_a_parameter_that_cannot_be_a_field_is_refused_with_another_name(name):
+    more = f"    parameters: {{{name}: {{value: 1}}}}\n"
+    ((_, _, rule, way_out),) = problems("added_stages:\n" + stage("one", more=more))
+    assert name in rule
+    assert f"{name}_setting" in way_out
+
+
+@pytest.mark.parametrize("output", ["author.json", "project_files/x.csv", "self_reported.json", "Samples.parquet"])
+def test_an_output_takes_no_place_that_is_taken(output):
+    text = "added_stages:\n" + stage("one").replace("outputs: [", f"outputs: [{output}, ")
+    ((_, path, _, _),) = problems(text)
+    assert path == "added_stages.one.outputs"

@@ -33,7 +33,9 @@ _MARKERS: tuple[re.Pattern[str], ...] = tuple(
 """The forms of numbered lists. Items of one list have one form; a list inside an item may have another."""
 _LAST_EN = re.compile(r"[.;]\s*(?:and\s+)?(?:finally|lastly)\b,?\s+", re.IGNORECASE)
 _LAST_ZH = re.compile(r"[，,、；;。]\s*最后[，,]?\s*")
-_SENTENCE_END = re.compile(r"(?<=[。！？；;\n])\s*|(?<=[.!?])\s+(?=[A-Z\"(])")
+_TITLE = "".join(rf"(?<!\b{title}\.)" for title in ("Mr", "MR", "Mrs", "MRs", "Ms", "MS", "Mx", "Dr", "Prof"))
+"""No cut between a title and a name: alone, the name would not be known as one, and would not be masked."""
+_SENTENCE_END = re.compile(rf"(?<=[。！？；;\n])\s*|(?<=[.!?]){_TITLE}\s+(?=[A-Z\"(])")
 _CONNECTIVE_ZH = re.compile(
     r"[，,、；;。]?\s*(?:然后再|然后|紧接着|接着|随后|之后|其次|最后再|最后|再次[，,]|再)(?=[^次度见])[，,]?\s*"
 )
@@ -66,7 +68,7 @@ _REPAIR = re.compile(
     re.IGNORECASE,
 )
 _CLAUSE = re.compile(
-    r"(?<=[,，;；。！？\n])\s*|(?<=[.!?])\s+|\s+(?=(?:and|then)\s+(?:replac|clean|adjust|fix|swap|chang))"
+    rf"(?<=[,，;；。！？\n])\s*|(?<=[.!?]){_TITLE}\s+|\s+(?=(?:and|then)\s+(?:replac|clean|adjust|fix|swap|chang))"
 )
 _TURN = re.compile(r"^(?:(?:Then|Finally|At last),?\s+|最后[，,]?\s*)")
 """A sentence that begins so tells what was done in the end, whatever its verb."""

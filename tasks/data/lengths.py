@@ -157,7 +157,11 @@ def _truncate(m: Measured, limit: int, language: Language, template: PromptTempl
         middle = (low + high) // 2
         if middle == 0:
             break
-        trial = measure(shorten_prompt(m.draft, middle), language, template)
+        shorter = shorten_prompt(m.draft, middle)
+        if not prompt_length(shorter):  # so short that only half a placeholder would be left
+            low = middle + 1
+            continue
+        trial = measure(shorter, language, template)
         if trial.n_tokens <= limit:
             best, low = trial, middle + 1
         else:

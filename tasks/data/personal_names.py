@@ -38,7 +38,9 @@ _CHINESE = (_TITLED, _SHORT_TITLED, _WITH_ROLE, _ROLE_AND_NAME, _NICKNAME, _LATI
 
 _WORD = r"[A-ZÀ-Þ][a-zà-ÿ]+(?:['’\-][A-ZÀ-Þ]?[a-zà-ÿ]+)?|[A-Z]['’][A-Z][a-z]+|(?:Mc|Mac)[A-Z][a-z]+"
 _INITIAL = r"[A-Z]\.\s?"
-_NAME = rf"(?:{_INITIAL}){{0,2}}(?:{_WORD})(?:\s(?:{_INITIAL})?(?:{_WORD})){{0,2}}"
+_NEXT = r"(?:[^\S\n]|\n(?![A-Za-z]+(?: \d+)?\s?[:：]))"
+"""Between the words of a name: white space, but not the end of a line before a label such as `Repair:`."""
+_NAME = rf"(?:{_INITIAL}){{0,2}}(?:{_WORD})(?:{_NEXT}(?:{_INITIAL})?(?:{_WORD})){{0,2}}"
 _MISTER = re.compile(rf"\b(?:M[Rr]s?|M[Ss]|Mx|Miss|Dr|Prof)\.?\s+(?P<name>{_NAME}|[A-Z]{{3,}})(?![A-Za-z0-9])")
 _BY = re.compile(
     r"\b(?i:reported|checked|repaired|inspected|done|performed|completed|fixed|found|noticed|signed|approved|called|"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from specs.base import Language
+from specs.privacy import PLACEHOLDERS
 from tasks.data.records import Draft
 
 _WORDS: dict[Language, dict[str, str]] = {
@@ -45,6 +47,9 @@ _WORDS: dict[Language, dict[str, str]] = {
 }
 
 
+_PLACEHOLDER = re.compile("|".join(re.escape(p) for by_language in PLACEHOLDERS.values() for p in by_language.values()))
+
+
 def words(language: Language) -> dict[str, str]:
     """The words of one language."""
     return _WORDS[language]
@@ -76,8 +81,14 @@ def render(draft: Draft, language: Language) -> tuple[str, str]:
 def shorten_prompt(draft: Draft, characters: int) -> Draft:
     """The draft with only the first `characters` of what its prompt tells; the answer stays whole."""
     if draft.prompt:
-        return replace(draft, prompt=draft.prompt[:characters])
-    return replace(draft, phenomenon=draft.phenomenon[:characters])
+        return replace(draft, prompt=_beginning(draft.prompt, characters))
+    return replace(draft, phenomenon=_beginning(draft.phenomenon, characters))
+
+
+def _beginning(text: str, characters: int) -> str:
+    """The first `characters` of a text, or as many fewer as leave no placeholder of personal data cut in two."""
+    inside = (m for m in _PLACEHOLDER.finditer(text) if m.start() < characters < m.end())
+    return text[: next((m.start() for m in inside), characters)]
 
 
 def prompt_length(draft: Draft) -> int:

@@ -36,7 +36,7 @@ def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str,
     look_at_instructions(files, answers, cut, template, findings)
     cuts_unfounded(files, template, answers, cut, findings)
     del answers
-    look_at_samples(files, Codes(files), findings)
+    look_at_samples(files, Codes(files), cut, findings)
     reasons_unknown(files, findings)
     look_at_review(files, findings)
     look_at_sides(files, findings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -87,10 +88,16 @@ def _is_nothing(cell: str) -> bool:
     return says(cell, "")
 
 
+_LAST_FIELD = re.compile(r"^(?:Repair: |Remedy: |维修：|处理：)", re.MULTILINE)
+
+
 def ends_alike(answer: str, said: str) -> bool:
-    """Whether an answer ends as the raw cell does, or with what stood before masked personal data at its end."""
+    """Whether an answer ends as the raw cell does, or with what stood before masked personal data at its end.
+
+    What the template says before the last field is none of it: of a short repair it would be among the last letters.
+    """
     piece, masked_behind = personal.end_of(answer)
-    tail = letters(piece)[-4:]
+    tail = letters(_LAST_FIELD.split(piece)[-1])[-4:]
     if masked_behind:
         return tail in said
-    return said.endswith(tail) if len(tail) < 4 and piece != answer else tail.endswith(said[-4:])
+    return bool(tail) and said.endswith(tail) if len(tail) < 4 else tail.endswith(said[-4:])

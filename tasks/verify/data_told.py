@@ -14,7 +14,7 @@ from typing import Any
 from tasks.prompts import PromptTemplate
 from tasks.verify.data_answers import Answers, Codes, letters, says
 from tasks.verify.data_claims import CLAIMS, cut_miscounted
-from tasks.verify.data_columns import meaning_told
+from tasks.verify.data_columns import meaning_told, without_cut_word
 from tasks.verify.data_rows import RawFiles
 from tasks.verify.data_windows import in_words
 from tasks.verify.data_words import in_order, said_by, says_otherwise, tokens
@@ -23,11 +23,15 @@ from tasks.verify.parquet_rows import place_of
 from tasks.verify.raw_instructions import turns_of
 
 METRIC = "samples_without_provenance"
-_TURN_LABEL = re.compile(r"^(?:(?:Question|Answer) \d+: |第\d+[问答]：)", re.MULTILINE)
+_TURN_LABEL = re.compile(r"^(?:Question \d+: |Answer \d+: |第\d+[问答]：)+", re.MULTILINE)
+_CUT_LABEL = re.compile(
+    r"\n(?:Q(?:u(?:e(?:s(?:t(?:io?|ion(?: \d*:?)?)?)?)?)?)?|A(?:n(?:s(?:we?|wer(?: \d*:?)?)?)?)?|第\d*[问答]?)$"
+)
+"""What is left of the label of a turn where the prompt was cut inside it."""
 Sample = Mapping[str, Any]
 
 
-def look_at_samples(files: RawFiles, codes: Codes, findings: Findings) -> None:
+def look_at_samples(files: RawFiles, codes: Codes, cut: Mapping[int, int], findings: Findings) -> None:
     """Every sample once: its columns against its prompt and answer, notes and windows against their sources."""
     notes, masked = _Notes(files), masked_characters(files)
     machines = {name: str(source.get("device_model") or "") for name, _, source in files.files(*_WITH_MACHINE)}
@@ -42,11 +46,11 @@ def look_at_samples(files: RawFiles, codes: Codes, findings: Findings) -> None:
             elif told and not codes.tell(sample["fault_type"], meaning=told):
                 findings.add(METRIC, place, f"no table says of code {sample['fault_type']} what its prompt says")
             machine = machines.get(sample["source"], "")
-            wrong = ""
+            wrong, at = "", place_of(sample["source"], sample["location"])
             if sample["kind"] == "note":
-                wrong = notes.fault(sample, machine, masked[place_of(sample["source"], sample["location"])])
+                wrong = notes.fault(sample, machine, masked[at], at in cut)
             elif sample["kind"] == "sensor":
-                wrong = _window_fault(sample, machine, codes, numbers)
+                wrong = _window_fault(sample, machine, codes, numbers, at in cut)
             elif sample["kind"] in ("manual", "instruction"):
                 wrong = "" if (sample["device_model"], sample["fault_type"]) == (machine, "") else _OTHER_MACHINE
             if wrong:
@@ -72,6 +76,7 @@ class _Notes:
     def __init__(self, files: RawFiles) -> None:
         names = {name for name, _, _ in files.files("notes")}
         self._loses = files.spec.get("extraction") == "llm"
+        self._language = str(files.spec.get("language") or "en")
         self._texts: dict[tuple[str, str], str] = {}
         self._headings: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
         for p in files.paragraphs:
@@ -83,7 +88,7 @@ class _Notes:
             name: letters("\n".join(h for _, h in found)).casefold() for name, found in self._headings.items()
         }
 
-    def fault(self, sample: Sample, machine: str, masked: int) -> str:
+    def fault(self, sample: Sample, machine: str, masked: int, cut: bool) -> str:
         """What a sample says that its note does not, in words; empty where nothing is wrong."""
         source, location = sample["source"], sample["location"]
         text = self._texts.get((source, location))
@@ -95,10 +100,11 @@ class _Notes:
             return f"the note does not name the machine {model}"
         if code and letters(code).casefold() not in here:
             return f"the note does not name the code {code}"
-        said = said_by(sample["prompt"], sample["answer"])
+        prompt = without_cut_word(sample["prompt"], self._language) if cut else sample["prompt"]
+        said = said_by(prompt, sample["answer"])
         told = f"{model}\n{code}" if sample["prompt"] else ""
         for above in self._above(source, location, Counter(tokens(said)) - Counter(tokens(f"{text}\n{told}"))):
-            if not says_otherwise(text, said, masked, self._loses, f"{above}\n{told}"):
+            if not says_otherwise(text, said, masked, self._loses or cut, f"{above}\n{told}"):
                 return ""
         return "it says what the note does not say, or less"
 
@@ -111,8 +117,9 @@ class _Notes:
                 yield heading
 
 
-def _window_fault(sample: Sample, machine: str, codes: Codes, numbers: Mapping[tuple[str, str], str]) -> str:
-    if "[" not in sample["phenomenon"] and sample["phenomenon"] != numbers.get((sample["source"], sample["location"])):
+def _window_fault(sample: Sample, machine: str, codes: Codes, numbers: Mapping[tuple[str, str], str], cut: bool) -> str:
+    said, whole = sample["phenomenon"], numbers.get((sample["source"], sample["location"]), "")
+    if "[" not in said and said != (whole[: len(said)] if cut else whole):
         return "its numbers are not those of the window"
     told = {"cause": sample["steps"], "remedy": sample["repair"]}
     fitting = [row for row in codes.rows(sample["fault_type"]) if all(says(row.get(n, ""), t) for n, t in told.items())]
@@ -126,19 +133,21 @@ def look_at_instructions(
     files: RawFiles, answers: Answers, cut: Mapping[int, int], template: PromptTemplate, findings: Findings
 ) -> None:
     """Every answer of every instruction file against the sample made of it."""
+    masked = masked_characters(files)
     for name, path, _ in files.files("instructions"):
         for turn in turns_of(path, files.encoding(name)):
             place = place_of(name, turn.location)
             found = answers.at(place)
             if found is None:
                 continue
-            asked, said = _without_labels(found.prompt, turn.several), _without_labels(turn.said, turn.several)
             claimed = cut.get(place, 0)
+            prompt = _CUT_LABEL.sub("", found.prompt) if claimed and turn.several else found.prompt
+            asked, said = _without_labels(prompt, turn.several), _without_labels(turn.said, turn.several)
             if not turn.answer or not in_order(found.answer, turn.answer):
                 findings.add(METRIC, f"{name}|{turn.location}", "its answer is not that of the record")
             elif not in_order(asked, said, begins=claimed > 0):
                 findings.add(METRIC, f"{name}|{turn.location}", "it asks something else than the record")
-            elif claimed and not turn.several and turn.said.startswith(found.prompt):
+            elif claimed and not turn.several and not masked[place] and turn.said.startswith(found.prompt):
                 wrong = cut_miscounted(claimed, turn.said, found.prompt, found.answer, template)
                 if wrong:
                     findings.add(CLAIMS, f"{name}|{turn.location}", wrong)

@@ -30,11 +30,11 @@ _LABEL = re.compile(
 )
 _MARK = re.compile(
     r"(?:step|步骤)\s*\d{1,2}|第[一二三四五六七八九十\d]+[步点项条]?|\d{1,2}(?=[)）、.．:：])|[①-⑳]|[一二三四五六七八九十](?=[)）、.．])"
-    r"|\b(?:and|then|after that|afterwards|next|finally|lastly|first|second|third|fourth|fifth|sixth|seventh|eighth"
+    r"|\b(?:and|then|after that|afterwards|next|finally|lastly|at last|first|second|third|fourth|fifth|sixth|seventh|eighth"
     r"|ninth|tenth)(?:ly)?\b|\b[a-h](?=\))|首先|然后|紧接着|接着|随后|之后|其次|最后|再次|[先再]"
     r"|\b(?:problem|symptom|fault|phenomenon|complaint|check(?:s|ed)?|diagnosis|steps?|cause|repair(?:ed)?|solution"
     r"|remedy|action|fix|done)(?=\W{0,3}[:：])"
-    r"|[一-鿿]{2,6}(?=[:：])"
+    r"|[一-鿿]{2,6}(?=\W{0,3}[:：])"
 )
 _NOTHING = frozenset({"无", "暂无", "空", "none", "null", "nan", "nil", "n/a"})
 
@@ -50,6 +50,11 @@ def said_by(prompt: str, answer: str) -> str:
     return _LABEL.sub("", f"{asked}\n{answered}")
 
 
+def without_labels(text: str) -> str:
+    """A raw text without what would be taken for labels of the template in a sample that has it line by line."""
+    return _LABEL.sub("", _ALARM_MEANING.sub(r"\1", text))
+
+
 def text_of(row: Mapping[str, str]) -> str:
     """What a raw row says in the columns that go into a sample."""
     values = [row.get(name, "") for name in FIELDS]
@@ -62,10 +67,11 @@ def says_otherwise(raw: str, said: str, masked: int, loses: bool, named: str) ->
     `masked` characters of personal data may be missing, anything if it `loses` words by a rule that says so; `named`
     may be there besides: the machine that the source is about, a heading.
     """
+    raw = personal.without_placeholders(raw)  # paragraphs are kept masked
     has, says = Counter(tokens(raw)), Counter(tokens(personal.without_placeholders(said)))
     if says - has - Counter(tokens(named)) or _out_of_order(f"{raw}\n{named}", said):
         return True
-    lost = (has - says).total()
+    lost = (Counter(tokens(without_labels(raw))) - says).total()
     if loses or not lost:
         return False
     return lost > marks_in(raw) + masked
@@ -118,18 +124,25 @@ def in_order(said: str, raw: str, begins: bool = False) -> bool:
         elif last and not begins:
             start = len(words) - len(piece)  # what is behind the last placeholder ends the text
         else:
-            found = (i for i in range(at, len(words) - len(piece) + 1) if words[i : i + len(piece)] == piece)
-            start = next(found, -1)
-        there = words[start : start + len(piece)] if start >= at else None
-        if there != piece and not (begins and last and _cut_short(piece, there)):
+            places = range(at, len(words) - len(piece) + 1)
+            start = next((i for i in places if _alike(piece, words[i : i + len(piece)], begins and last)), -1)
+        if start < at or not _alike(piece, words[start : start + len(piece)], begins and last):
             return False
         at = start + len(piece)
     return begins or len(pieces) > 1 or at == len(words)
 
 
-def _cut_short(piece: list[str], there: list[str] | None) -> bool:
-    """Whether a piece ends inside a word."""
-    return bool(there) and there is not None and piece[:-1] == there[:-1] and there[-1].startswith(piece[-1])
+def _alike(piece: list[str], there: list[str], cut: bool) -> bool:
+    """Whether two lists of words are the same; with `cut` the piece may end inside a word."""
+    if piece == there:
+        return True
+    return (
+        cut
+        and bool(piece)
+        and len(piece) == len(there)
+        and piece[:-1] == there[:-1]
+        and there[-1].startswith(piece[-1])
+    )
 
 
 _CLAUSE = re.compile(r"[\s]*[,，;；。.!！?？:：、\n\t|()（）*\"“”\[\]【】]+[\s]*|\s[-–—•·]\s")

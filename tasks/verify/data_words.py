@@ -30,8 +30,8 @@ _LABEL = re.compile(
 )
 _MARK = re.compile(
     r"(?:step|步骤)\s*\d{1,2}|第[一二三四五六七八九十\d]+[步点项条]?|\d{1,2}(?=[)）、.．:：])|[①-⑳]|[一二三四五六七八九十](?=[)）、.．])"
-    r"|\b(?:and|then|after that|afterwards|next|finally|lastly|at last|first|second|third|fourth|fifth|sixth|seventh|eighth"
-    r"|ninth|tenth)(?:ly)?\b|\b[a-h](?=\))|首先|然后|紧接着|接着|随后|之后|其次|最后|再次|[先再]"
+    r"|\b(?:and|then|after that|afterwards|next|finally|lastly|at last|first|second|third|fourth|fifth|sixth|seventh"
+    r"|eighth|ninth|tenth)(?:ly)?\b|\b[a-h](?=\))|首先|然后|紧接着|接着|随后|之后|其次|最后|再次|[先再]"
     r"|\b(?:problem|symptom|fault|phenomenon|complaint|check(?:s|ed)?|diagnosis|steps?|cause|repair(?:ed)?|solution"
     r"|remedy|action|fix|done)(?=\W{0,3}[:：])"
     r"|[一-鿿]{2,6}(?=\W{0,3}[:：])"

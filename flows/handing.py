@@ -11,7 +11,8 @@ from flows.deciding import policy_is_pinned, prove
 from flows.entitled import require_entitled
 from flows.frozen import frozen_policy
 from flows.ledger import Ledger
-from flows.state import RunState, WaitForWork, fold, next_steps
+from flows.state import RunState, fold
+from flows.steps import waits_for_work
 from flows.workspace import Workspace
 from specs.canonical import sha256_bytes
 from specs.decisions import Authentication
@@ -65,16 +66,6 @@ def hand_in(
     event = ledger.settle(workspace.run, judge)
     told = doorbell.ring(fold(ledger.events(workspace.run)))
     return {**event.payload, "author": actor, "sequence": event.sequence, "worker_told": told}
-
-
-def waits_for_work(state: RunState) -> list[str]:
-    """The stages for which work can be handed in now: those that wait, and those that failed on what came."""
-    found = [step.stage for step in next_steps(state) if isinstance(step, WaitForWork)]
-    for stage in state.by_person:
-        attempt, approval = state.current(stage), state.approvals.get(stage)
-        if approval and (stage, approval.round) in state.handed_in and (attempt is None or attempt.state == "failed"):
-            found.append(stage)
-    return found if not state.terminal and state.rejection is None else []
 
 
 def _waiting(state: RunState, run: str, stage: str | None) -> str:

@@ -22,6 +22,7 @@ from flows.steps import (
     WaitForWork,
     next_step,
     next_steps,
+    waits_for_work,
 )
 from specs.stage_graph import RELEASE
 
@@ -67,7 +68,7 @@ def status_document(
     """The answer of `gatewright status --json`. `waits_for` names who may decide; it is empty once decided.
 
     `more` is what else the policy says of the open gate, as `flows.standing.Waiting` writes it. Where stages run side
-    by side, `open_gates` names all that are open and `work` the stages that wait for a person's work.
+    by side, `open_gates` names all that are open and `work` the stages that take a person's work now.
     """
     gate = state.gate if state.gate and (state.open_gates or state.state in ("waiting", "decided")) else None
     if state.terminal or state.rejection is not None:
@@ -80,7 +81,7 @@ def status_document(
         "stage": state.stage,
         "gate": gate_entry(run, gate, waits_for, more) if gate else None,
         "open_gates": [gate_entry(run, one, waits_for, more) for one in state.open_gates] if gate else [],
-        "work": [step.stage for step in next_steps(state) if isinstance(step, WaitForWork)],
+        "work": waits_for_work(state),
         "stages": [_stage(state, stage) for stage in state.stages],
     }
 

@@ -162,3 +162,13 @@ def _after_approval(state: RunState, approval: Gate, retry: bool) -> NextStep:
     if attempt.state == "failed" and not retry:
         return Propose(stage, state.last_round(stage) + 1, Feedback(stage, approval.round, "", attempt.message))
     return RunStage(stage, number, proposal, failed_before=attempt.message if attempt.state == "failed" else "")
+
+
+def waits_for_work(state: RunState) -> list[str]:
+    """The stages for which work can be handed in now: those that wait, and those that failed on what came."""
+    found = [step.stage for step in next_steps(state) if isinstance(step, WaitForWork)]
+    for stage in state.by_person:
+        attempt, approval = state.current(stage), state.approvals.get(stage)
+        if approval and (stage, approval.round) in state.handed_in and (attempt is None or attempt.state == "failed"):
+            found.append(stage)
+    return found if not state.terminal and state.rejection is None else []

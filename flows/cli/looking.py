@@ -42,7 +42,9 @@ def status(run: RunArgument = None, project: ProjectOption = None, as_json: AsJs
     for gate in document["open_gates"]:
         say(f"  gate {gate['id']}, round {gate['round']}: {_sentence(gate)}")
     for stage in document["work"]:
-        say(f"  {stage} waits for a person's work: gatewright hand-in FILE {document['run']} --stage {stage} --as WHO")
+        failed = any(s["name"] == stage and s["state"] == "failed" for s in document["stages"])
+        why = "failed on the work that was handed in; hand in another file" if failed else "waits for a person's work"
+        say(f"  {stage} {why}: gatewright hand-in FILE {document['run']} --stage {stage} --as WHO")
     return EXIT_DONE
 
 

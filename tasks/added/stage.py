@@ -13,7 +13,7 @@ from typing import Any, Literal
 from specs.added import SELF_REPORTED, AddedStage
 from specs.canonical import sha256_file
 from specs.criteria import Metric
-from specs.errors import InputError, WorkerError
+from specs.errors import GatewrightError, InputError, Stopped, WorkerError
 from specs.files import storage_errors, write_json
 from specs.project import Project
 from specs.stages import Handed, Progress, Quiet, StageContext, StageResult
@@ -60,7 +60,13 @@ def run(context: StageContext, progress: Progress) -> StageResult:
     own = [*(context.out_dir / name for name in OWN), *context.artifacts.rglob("*")]
     documents = {p.relative_to(context.out_dir).as_posix(): sha256_file(p) for p in own if p.is_file()}
     job = _job(context, stage, "run", context.artifacts, handed)
-    answer = _ask(context, stage, job, stage.task, stage.command, context.out_dir, progress)
+    try:
+        answer = _ask(context, stage, job, stage.task, stage.command, context.out_dir, progress)
+    except GatewrightError as error:
+        if handed is not None and not isinstance(error, Stopped):
+            again = f"`gatewright hand-in FILE --stage {context.stage}` hands in another file"
+            error.hint = f"{error.hint}; {again}" if error.hint else again
+        raise
     notes += answer.notes
     for name, digest in documents.items():
         path = context.out_dir / name

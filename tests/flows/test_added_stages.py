@@ -95,6 +95,11 @@ def on(workspace: Workspace, *gates: str) -> Session:
     return light_run.passage(workspace)
 
 
+def told(workspace: Workspace) -> str:
+    """What `gatewright status` says."""
+    return called("status", cwd=workspace.project_dir).out
+
+
 def give(workspace: Workspace, text: str = "all is good\n", actor: str = "me") -> None:
     file = workspace.project_dir / "filled.csv"
     file.write_text(text)
@@ -238,6 +243,9 @@ def test_work_is_taken_from_whoever_may_decide_there_until_the_stage_has_run(tmp
     session = light_run.passage(workspace)
     assert session.error is not None
     assert "this sheet is broken" in session.error.message
+    way_out = "gatewright hand-in FILE"
+    assert way_out in session.error.hint
+    assert f"failed on the work that was handed in; hand in another file: {way_out}" in told(workspace)
     give(workspace)
     light_run.passage(workspace)
     assert state_of(workspace).done("look")

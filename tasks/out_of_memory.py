@@ -16,7 +16,7 @@ HINT = "lower micro_batch or max_length, or switch activation_checkpointing on; 
 
 _WORDS = re.compile(
     r"out of memory|can't allocate memory|cannot allocate memory|not enough memory|bad_alloc|alloc_failed"
-    r"|can't start new thread|std::bad_array_new_length",
+    r"|can't start new thread|bad_array_new_length|memory allocation of \d+ bytes failed",
     re.IGNORECASE,
 )
 """Of CUDA and its libraries, torch's CPU allocator, C++, the system; a thread needs memory for its stack."""

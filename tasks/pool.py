@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -75,14 +76,19 @@ def pool_of(rows: Sequence[Row], training: TrainingConfiguration, rehearsal: flo
 
 
 def _rehearsed(rows: Sequence[Row], training: TrainingConfiguration, share: float) -> list[Row]:
-    """A fair part of the rows; with a mix, of each objective."""
-    parts = [list(rows)]
-    if training.plain_text_share is not None:
-        parts = [[r for r in rows if is_plain_text(r) == plain] for plain in (False, True)]
-    chosen: set[str] = set()
-    for part in parts:
-        candidates = [
-            Candidate(r["sample_id"], f"{r['kind'] or ''}\0{r['fault_type'] or ''}", int(r["n_tokens"])) for r in part
-        ]
-        chosen |= set(choose(candidates, share, fewest_trained(training)))
+    """A fair part of the rows; with a mix, of each objective, and as much plain text as the questions of it need."""
+    mix, fewest = training.plain_text_share, fewest_trained(training)
+    if mix is None:
+        chosen = _part(rows, share, fewest)
+    else:
+        questions = _part([r for r in rows if not is_plain_text(r)], share, fewest)
+        needed = math.ceil(len(questions) * mix / (1 - mix)) if mix < 1 else 0
+        chosen = questions | _part([r for r in rows if is_plain_text(r)], share, max(fewest, needed))
     return [r for r in rows if r["sample_id"] in chosen]
+
+
+def _part(rows: Sequence[Row], share: float, at_least: int) -> set[str]:
+    candidates = [
+        Candidate(r["sample_id"], f"{r['kind'] or ''}\0{r['fault_type'] or ''}", int(r["n_tokens"])) for r in rows
+    ]
+    return set(choose(candidates, share, at_least))

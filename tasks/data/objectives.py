@@ -46,15 +46,16 @@ def plain_text_per_epoch(questions: int, plain: int, share: float | None) -> int
         raise InputError(
             f"plain text is to be {share:g} of the samples, and there is nothing else", "set objective_mix ratio to 1"
         )
-    wanted = round(questions * share / (1 - share))
-    if wanted > plain + 1:
+    exact = questions * share / (1 - share)
+    if exact > plain + 1:
         most = plain / (plain + questions)
         raise InputError(
-            f"plain text is to be {share:g} of the samples: {wanted} beside {questions} questions with answers, and "
-            f"there are {plain}",
-            f"set ratio to {int(most * 1000) / 1000:g} or less, or add text (manuals, notes)",
+            f"plain text is to be {share:g} of the samples: {round(exact)} beside {questions} questions with answers, "
+            f"and there are {plain}",
+            f"set the ratio of objective_mix to {int(most * 1000) / 1000:g} or less, or add text (manuals, notes); a "
+            "run whose data was approved keeps what it began with: gatewright close ends it, then start a new one",
         )
-    return min(wanted, plain)
+    return min(round(exact), plain)
 
 
 def samples_per_epoch(questions: int, plain: int, share: float | None) -> int:

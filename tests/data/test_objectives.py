@@ -42,8 +42,8 @@ def test_each_epoch_has_all_questions_and_its_share_and_no_text_two_turns_more_t
 ):
     rows = rows_of(questions, plain)
     training = configuration(plain_text_share=share, epochs=epochs, seed=seed)
-    wanted = round(questions * share / (1 - share))
-    if wanted > plain + 1:
+    exact = questions * share / (1 - share)
+    if exact > plain + 1:
         with pytest.raises(InputError, match="plain text is to be"):
             planned(rows, training)
         return
@@ -52,7 +52,7 @@ def test_each_epoch_has_all_questions_and_its_share_and_no_text_two_turns_more_t
         count = Counter(r.sample_id for r in made if r.epoch == epoch)
         assert max(count.values()) == 1
         assert sum(i.startswith("q") for i in count) == questions
-        assert sum(i.startswith("t") for i in count) == min(wanted, plain)
+        assert sum(i.startswith("t") for i in count) == min(round(exact), plain)
         assert len(count) == samples_per_epoch(questions, plain, share)
     turns = Counter({f"t{i:03d}": 0 for i in range(plain)})
     turns.update(r.sample_id for r in made if r.sample_id.startswith("t"))
@@ -65,7 +65,7 @@ def test_a_share_that_cannot_be_reached_names_the_largest_that_can():
     with pytest.raises(InputError) as caught:
         planned(rows_of(90, 10), configuration(plain_text_share=0.5))
     assert "there are 10" in caught.value.message
-    assert "set ratio to 0.1 or less" in caught.value.hint
+    assert "objective_mix to 0.1 or less" in caught.value.hint
     made, _ = planned(rows_of(90, 10), configuration(plain_text_share=0.1))
     assert sum(r.sample_id.startswith("t") for r in made) == 10
 
@@ -112,3 +112,15 @@ def test_the_verifier_counts_texts_too_many_and_turns_taken_from_others():
     favourite = sorted(r["sample_id"] for r in lines if r["sample_id"] in turns)[0]
     always = [{**r, "sample_id": favourite} if r["sample_id"] in turns else r for r in lines]
     assert mix.turns_wrong(always, asked, turns) > 0
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(5, 200), st.floats(0.05, 0.95), st.sampled_from([0.01, 0.05, 0.3]), st.integers(1, 3))
+def test_what_can_be_trained_can_be_rehearsed_whatever_the_mix(questions, mixed, share, epochs):
+    plain = round(questions * mixed / (1 - mixed))
+    training = configuration(plain_text_share=mixed, epochs=epochs)
+    pool = pool_of(rows_of(questions, plain), training, share)
+    made = plan_batches(pool.samples, training, plain=pool.plain)
+    lines = [{f: getattr(r, f) for f in ("epoch", "sample_id", "n_tokens")} for r in made]
+    used = {r.sample_id for r in made}
+    assert mix.turns_wrong(lines, training.model_dump(mode="json"), set(pool.plain) & used) == 0

@@ -256,7 +256,11 @@ def _judged(facts: Facts) -> Iterator[Finding]:
     for stage in facts.sheet.stages:
         criteria = _criteria(facts, stage.name)
         if not any(c.blocking for c in criteria):
-            yield facts.find("criteria-missing", blocking=True, stage=stage.name)
+            one = "[{metric: ..., op: '<=', bound: ...}]"
+            own = stage.name in facts.spec.added_stages
+            write = f"{{{stage.name}: {{criteria: {one}}}}}" if own else f"{{{stage.name}: {one}}}"
+            write = f"{'added_stages' if own else 'acceptance'}: {write}"
+            yield facts.find("criteria-missing", blocking=True, stage=stage.name, write=write)
         units = {d.name: d.unit for d in facts.spec.metrics_of(stage.name)}
         for criterion in criteria:
             if criterion.metric not in units:
@@ -293,6 +297,7 @@ def _possible(facts: Facts, stage: SheetStage, criterion: Criterion, unit: str) 
             blocking=False,
             stage=stage.name,
             value=human(expected, unit, facts.spec.language),
+            where=f"added_stages.{stage.name}" if stage.name in facts.spec.added_stages else "acceptance",
             **values,
         )
 

@@ -184,11 +184,11 @@ TEXTS: dict[str, dict[Language, tuple[str, str]]] = {
     "criteria-missing": {
         "en": (
             "no blocking criterion judges {stage}: it passes whatever happens",
-            "acceptance: {{{stage}: [{{metric: ..., op: '<=', bound: ...}}]}}",
+            "{write}",
         ),
         "zh": (
             "{stage} 没有阻断性准则：无论结果如何都会通过",
-            "acceptance: {{{stage}: [{{metric: ..., op: '<=', bound: ...}}]}}",
+            "{write}",
         ),
     },
     "criterion-unmeasured": {
@@ -212,11 +212,11 @@ TEXTS: dict[str, dict[Language, tuple[str, str]]] = {
     "expected-fails": {
         "en": (
             "{stage} is expected to fail its own criterion: {title} {value}, needed {op} {bound}",
-            "more material, or a bound in acceptance that you can stand behind",
+            "more material, or a bound in {where} that you can stand behind",
         ),
         "zh": (
             "{stage} 预计达不到自己的准则：{title}为 {value}，要求 {op} {bound}",
-            "补充数据，或在 acceptance 中写一个站得住脚的界限",
+            "补充数据，或在 {where} 中写一个站得住脚的界限",
         ),
     },
     "expected-missing": {

@@ -25,7 +25,12 @@ from specs.proposals import Expectation
 def expectations(
     context: ProposerContext, stage: str, parameters: dict[str, Any], memory: MemoryFunction | None
 ) -> list[Expectation]:
-    """Expected numbers of one stage; what cannot be predicted is left out. Earlier runs correct the rules."""
+    """Expected numbers of one stage; what cannot be predicted is left out.
+
+    Earlier runs correct the rules, and never a number that project.yaml states: an aim, or what a person expects.
+    """
+    if stage in context.spec.added_stages:
+        return _added(context, stage)
     found: list[Expectation] = []
     if stage == "data":
         found = _data(context, parameters)
@@ -33,9 +38,8 @@ def expectations(
         found = _training(context, stage, parameters, memory)
     elif stage == "evaluate":
         found = _evaluate(context, parameters)
-    elif stage in context.spec.added_stages:
-        found = _added(context, stage)
-    return [_remembered(context, stage, expectation) for expectation in found]
+    found = [_remembered(context, stage, expectation) for expectation in found]
+    return [*found, *_aim(context)] if stage == "evaluate" else found
 
 
 def _remembered(context: ProposerContext, stage: str, expectation: Expectation) -> Expectation:
@@ -148,10 +152,13 @@ def _evaluate(context: ProposerContext, parameters: dict[str, Any]) -> list[Expe
     if facts.evaluation:
         key = "x_counted" if facts.counted else "x_share"
         found.append(_expect("samples_evaluated", _part(context, facts.evaluation), "samples", text(language, key)))
-    objective = context.spec.objective
-    if objective is not None:
-        found.append(_expect(objective.metric, objective.at_least, "share", text(language, "x_goal")))
     return found
+
+
+def _aim(context: ProposerContext) -> list[Expectation]:
+    """What project.yaml wants to be reached."""
+    aim = context.spec.objective
+    return [] if aim is None else [_expect(aim.metric, aim.at_least, "share", text(context.spec.language, "x_goal"))]
 
 
 def _part(context: ProposerContext, samples: int) -> int:

@@ -182,7 +182,7 @@ def sheet_blocks(sheet: TaskSheet, language: Language) -> list[Block]:
             ("on_failure", stage.on_failure),
         ]
         if stage.runs:
-            facts.insert(0, ("runs", code(stage.runs)))
+            facts.insert(0, ("runs", stage.runs))
         if stage.subtasks:
             pieces = separator.join(subtask_title(stage.name, s.name, language) for s in stage.subtasks)
             facts.insert(1, ("subtasks", pieces))

@@ -34,6 +34,15 @@ class Draft:
     notes: list[str]
 
 
+def require_no_goal(goal: str | None, file: Path | None) -> None:
+    """Raises `InputError` for a goal of a draft where the file of the sheet is meant: the run's goal is the spec's."""
+    if goal is not None and (file is None or file.suffix.lower() in (".yaml", ".yml")):
+        raise InputError(
+            f"{goal!r} is taken as a goal, and the file of a sheet has that of project.yaml",
+            "write `goal:` there and leave it out here; another file is named with --to FILE",
+        )
+
+
 @dataclass(frozen=True)
 class Written:
     """A sheet that was written: where, and how many numbers of a person stay in it."""
@@ -75,8 +84,11 @@ def draft(project: Path, goal: str | None) -> Draft:
     return Draft(loaded, context, sheet, notes)
 
 
-def write_to(drafted: Draft, file: Path | None) -> Written:
-    """Write a draft: as YAML that can be signed, or as Markdown or HTML to read. Default: the project's own file."""
+def write_to(drafted: Draft, file: Path | None, shown: TaskSheet) -> Written:
+    """Write a draft as YAML that can be signed, or what is shown of it as Markdown or HTML to read.
+
+    Default: the project's own file.
+    """
     from agents.reporter import sheet_html, sheet_page
 
     language = drafted.loaded.spec.language
@@ -86,7 +98,7 @@ def write_to(drafted: Draft, file: Path | None) -> Written:
         return Written(file, write_sheet(file, drafted.sheet, drafted.loaded.spec))
     if suffix not in (".md", ".html"):
         raise InputError(f"{file} is no sheet by its name", "name a file that ends in .yaml, .md or .html")
-    page = sheet_page(drafted.sheet, language) if suffix == ".md" else sheet_html(drafted.sheet, language)
+    page = sheet_page(shown, language) if suffix == ".md" else sheet_html(shown, language)
     with storage_errors(file):
         write_bytes(file, page.encode())
     return Written(file, 0)

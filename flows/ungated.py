@@ -32,9 +32,12 @@ class UngatedWorkspace(Workspace):
 def run_ungated(project: Path, stage: str, run: str | None, progress: Progress) -> tuple[Path, Evidence]:
     """Run a stage with the rules' proposal on the inputs of a run. Returns the folder and its evidence.
 
-    Raises `InputError` when the stage needs inputs and no run with them is named.
+    Raises `InputError` when the stage needs inputs and no run with them is named, or a person to do it.
     """
     loaded = load_project(project)
+    added = loaded.spec.added_stages.get(stage)
+    if added is not None and added.hand_out is not None:
+        raise InputError(f"{stage} is work of a person, which only a run hands out", "`gatewright run` waits for it")
     needed = definition(loaded.spec, stage).inputs
     source, state = _source(loaded, run, list(needed.values()))
     inputs = {}

@@ -142,14 +142,16 @@ def decompose(
 ) -> int:
     """Draft the task sheet: per stage its inputs, expected outputs in numbers, criteria, budget and signers."""
     from agents.reporter import sheet_page
-    from flows.decomposing import draft, write_to
+    from flows.decomposing import draft, require_no_goal, write_to
     from flows.sheets import read_back
 
+    if write or check_file or to is not None:
+        require_no_goal(goal, to)
     drafted = draft(project, goal)
     spec, sheet = drafted.loaded.spec, drafted.sheet
     if check_file:
         sheet = read_back(drafted.loaded.folder, drafted.context, sheet)
-    written = write_to(drafted, to) if write or to else None
+    written = write_to(drafted, to, sheet) if write or to else None
     if as_json:
         emit(sheet.model_dump(mode="json"))
     elif written is None:

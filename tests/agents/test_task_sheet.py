@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from agents.gate_page import sheet_page
+import pytest
+
+from agents.gate_page import sheet_html, sheet_page
 from agents.rules import RulesProposer
-from agents.task_sheet import draft_sheet, expected_beside_actual
+from agents.task_sheet import draft_sheet, expected_beside_actual, sheet_of
 from specs.criteria import Metric
 from specs.metrics import STAGES, default_criteria
+from specs.yaml_tree import read_yaml
 from tests.agents.proposer_cases import DEMO_CAPS, context, data_evidence, project, write_model
 
 SUMMARIES = [{"kind": "work_orders", "rows": 460, "path": "raw/w.csv"}]
@@ -101,3 +104,33 @@ def test_the_sheet_reads_in_both_languages():
         page = sheet_page(draft_sheet(project(language=language, caps=DEMO_CAPS), SUMMARIES), language)
         assert page.count(word) == len(STAGES)
         assert "raw/w.csv" in page
+
+
+def test_no_earlier_run_corrects_what_project_yaml_states():
+    metrics = {"m": {"unit": "samples", "self_reported": True}}
+    look = {"command": ["echo"], "metrics": metrics, "expected": {"m": 50}}
+    spec = project(objective={"metric": "fault_type_coverage", "at_least": 0.6}, added_stages={"look": look})
+    history = [
+        {"stage": stage, "metric": metric, "by_rule": was, "actual": was / 5, "known": []}
+        for stage, metric, was in (("look", "m", 50), ("evaluate", "fault_type_coverage", 0.6))
+    ]
+    sheet = sheet_of(context("data", spec, history=history))
+    found = {e.metric: e.value for s in sheet.stages for e in s.expected}
+    assert (found["m"], found["fault_type_coverage"]) == (50, 0.6)
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_what_a_stage_runs_is_read_as_it_is_written_on_every_page(language):
+    look = {"command": ["sieve"], "metrics": {"m": {"unit": "samples", "self_reported": True}}}
+    sheet = sheet_of(context("data", project(language=language, added_stages={"look": look})))
+    for page in (sheet_page(sheet, language), sheet_html(sheet, language)):
+        (line,) = [line for line in page.replace("<li>", "\n").splitlines() if "sieve" in line]
+        assert "`" not in line
+
+
+def test_the_sentence_for_an_added_stage_without_a_criterion_is_one_that_project_yaml_takes():
+    look = {"command": ["count"], "metrics": {"m": {"unit": "samples", "self_reported": True}}}
+    sheet = sheet_of(context("data", project(added_stages={"look": look})))
+    (found,) = [f for f in sheet.findings if f.rule == "criteria-missing"]
+    written = read_yaml(found.sentence.replace("metric: ...", "metric: m").replace("bound: ...", "bound: 1"), "f").data
+    project(added_stages={"look": {**look, **written["added_stages"]["look"]}})

@@ -18,10 +18,12 @@ from flows.handing import hand_in
 from flows.ledgers import ledger_of_run
 from flows.session import Session
 from flows.state import RunState, fold
+from flows.ungated import run_ungated
 from flows.verifying import verify_stage
 from flows.workspace import Workspace
-from specs.errors import DecisionRefused, GatewrightError, PolicyRefused
+from specs.errors import DecisionRefused, GatewrightError, InputError, PolicyRefused
 from specs.results import Evidence
+from specs.stages import Quiet
 from tests.support import light_run
 from tests.support.cli import called
 
@@ -251,6 +253,13 @@ def test_work_is_taken_from_whoever_may_decide_there_until_the_stage_has_run(tmp
     assert state_of(workspace).done("look")
     with pytest.raises(DecisionRefused):
         give(workspace)
+
+
+def test_a_stage_that_a_person_completes_does_not_run_by_itself(tmp_path):
+    project = light_run.make_project(tmp_path / "p", more=STAGES)
+    (project / "count.py").write_text(COUNT)
+    with pytest.raises(InputError, match="work of a person"):
+        run_ungated(project, "look", None, Quiet())
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from specs.policy import Policy
 from specs.proposals import Finding
 from tests.audit.manipulations import Target, failed, rebuilt
 from tests.support import light_run
+from tests.support.cli import called
 from tests.support.run_maker import RunMaker
 
 LEFT = Finding(rule="goal-uncovered", blocking=True, text="the goal names boilers, no source does", sentence="add one")
@@ -168,3 +169,13 @@ def test_a_crash_between_the_record_and_the_file_is_put_right(waiting):
     assert created is not None
     settle(waiting, created.spec)
     assert json.loads((waiting.folder / "spec.json").read_bytes())["goal"] == "quiet spindles"
+
+
+@pytest.mark.parametrize("options", [("--write",), ("--check",), ("--to", "sheet.yaml")])
+def test_a_word_beside_the_file_of_a_sheet_is_not_taken_as_its_goal(tmp_path: Path, options):
+    project = light_run.make_project(tmp_path / "p")
+    refused = called("decompose", str(project), "sheet.yaml", *options, cwd=tmp_path)
+    assert refused.code == 2
+    assert "taken as a goal" in refused.err
+    assert "--to FILE" in refused.err
+    assert not list(tmp_path.rglob("*sheet.yaml"))

@@ -71,13 +71,14 @@ def advise(
 
     if lang not in (None, "en", "zh"):
         raise InputError(f"--lang is en or zh, not {lang}", "leave it out for the project's language")
+    power = {} if kwh is None else {"--kwh": kwh}
+    if recipes and (project is not None or sheet):
+        raise InputError("--recipes are of cards, of no project", "leave PROJECT and --sheet out, or --recipes")
     if recipes:
         return _recipes(gpu or [], as_json)
     if project is None:
         raise InputError("no project is named", "gatewright advise PROJECT, or gatewright advise --recipes")
-    for name, value in (("--months", months), ("--upload-mb-s", upload_mb_s)):
-        if not value > 0:
-            raise InputError(f"{name} is above 0, not {value:g}", "leave it out for the default")
+    _refuse_odd(above={"--months": months, "--upload-mb-s": upload_mb_s}, finite={"--setup-hours": setup_hours} | power)
     for path in sheet or []:
         if path.suffix.lower() not in (".md", ".html"):
             raise InputError(f"--sheet {path} is neither a .md nor a .html", "end the file's name in one of them")
@@ -103,6 +104,16 @@ def advise(
         return EXIT_DONE
     _say(found, project, language, everything)
     return EXIT_DONE
+
+
+def _refuse_odd(above: dict[str, float], finite: dict[str, float]) -> None:
+    """Numbers that nothing can be computed with."""
+    for name, value in above.items():
+        if not 0 < value < float("inf"):
+            raise InputError(f"{name} is a number above 0, not {value:g}", "leave it out for the default")
+    for name, value in finite.items():
+        if not 0 <= value < float("inf"):
+            raise InputError(f"{name} is a number, 0 or more, not {value:g}", "leave it out")
 
 
 def prices_of(rent: list[str], buy: list[str], host: list[str], kwh: float | None) -> dict[str, Prices]:

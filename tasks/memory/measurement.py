@@ -38,8 +38,9 @@ def measurement(
     loads = [int(m["peak_bytes"]) for m in resumed["memory"] if m["phase"] == "load" and m.get("session") == session]
     phases["resume"] = max([*loads, *(int(line["memory_bytes"]) for line in after)])
     peak = max(phases.values())
-    reserved = [r for line in (*steps, *memory) if (r := line.get("reserved_bytes")) is not None]
-    driver = [d for line in (*steps, *memory) if (d := line.get("driver_bytes")) is not None]
+    every = (*steps, *memory, *resumed["metrics"], *resumed["memory"])
+    reserved = [r for line in every if (r := line.get("reserved_bytes")) is not None]
+    driver = [d for line in every if (d := line.get("driver_bytes")) is not None]
     heaviest = [line for line in steps if planned.get(line["step"]) == worst[0].step]
     cuda = device.kind == "cuda"
     return {

@@ -26,7 +26,10 @@ MOST_EVALUATED = 4
 
 @dataclass(frozen=True)
 class Bench:
-    """What all trials of an attempt share. Samples are (sample_id, n_tokens); those held out the longest first."""
+    """What all trials of an attempt share. Samples are (sample_id, n_tokens); those held out the longest first.
+
+    `device` is that of one rank: ranks on a CPU share its memory.
+    """
 
     context: StageContext
     progress: Progress
@@ -124,13 +127,8 @@ def _job(trial: Trial, bench: Bench) -> Job:
         evaluation_sample_ids=[] if trial.short else sorted(fits[:size]),
         evaluation_batch=size,
         save_at=[trial.plan.save_at],
-        memory_limit_bytes=context.spec.launcher.memory_limit_bytes or _limit(bench.device, training),
+        memory_limit_bytes=context.spec.launcher.memory_limit_bytes or bench.device.usable_bytes,
     )
-
-
-def _limit(device: Device, training: TrainingConfiguration) -> int:
-    """What one process may hold: ranks on a CPU share its memory, on GPUs each has one."""
-    return device.usable_bytes // training.ranks if device.kind == "cpu" else device.usable_bytes
 
 
 def _resume(trial: Trial, job: Job, bench: Bench) -> None:

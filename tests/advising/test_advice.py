@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -190,3 +191,26 @@ def test_a_laptop_is_chosen_only_where_nothing_else_does_it():
     assert choose(Survey(rows=[laptop, row("desk", 24, 4)], left_out=[])).gpu == "desk"  # type: ignore[union-attr]
     assert choose(Survey(rows=[laptop], left_out=[])).gpu == "laptop"  # type: ignore[union-attr]
     assert choose(Survey(rows=[], left_out=[])) is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--months", "inf"],
+        ["--months", "0"],
+        ["--upload-mb-s", "inf"],
+        ["--setup-hours", "inf"],
+        ["--kwh", "inf"],
+        ["--recipes"],
+    ],
+)
+def test_numbers_and_options_that_nothing_can_be_made_of_are_refused_by_name(options: list[str], tmp_path: Path):
+    from typer.testing import CliRunner
+
+    from flows.cli.app import app, load_groups
+
+    load_groups()
+    found = CliRunner().invoke(app, ["advise", str(tmp_path), *options])
+    assert found.exit_code == 2
+    assert options[0] in found.output
+    assert "internal" not in found.output

@@ -18,7 +18,10 @@ import pytest
 from specs.criteria import judge
 from specs.metrics import default_criteria
 from specs.parameters import LoraParameters, StressTestParameters, TrainingConfiguration
-from specs.stages import StageContext
+from specs.stages import Quiet, StageContext
+from tasks import stress_test
+from tasks.memory.devices import cpu_device
+from tasks.stress import trial
 from tasks.stress.climbing import read_rungs
 from tasks.verify.stress_test import metrics
 from tests.support.forked_stage import RunningStage, run_stage
@@ -105,6 +108,15 @@ def test_nothing_is_taken_when_nothing_runs_and_the_way_out_is_named(context_wit
     assert "a person decides" in outcome["hint"]
     assert not list(context.artifacts.iterdir())
     assert len(read_rungs(context.checkpoints_dir / "ladder.jsonl")) >= 3
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_ranks_share_the_memory_of_a_cpu_once(context_with, ranks):
+    context = context_with(None, ranks=ranks, gradient_accumulation=2)
+    parameters = StressTestParameters.model_validate(context.parameters)
+    bench = stress_test._bench(context, parameters, Quiet())
+    job = trial._job(trial.prepare(bench, context.checkpoints_dir / "001", parameters.training), bench)
+    assert job.memory_limit_bytes == cpu_device().usable_bytes // ranks
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ import pytest
 
 from flows.cli import asking, running
 from flows.cli.output import readable
-from flows.run_state import Gate
+from flows.run_state import Gate, RunState
 from flows.standing import waiting
 from flows.starting import start_run
 from flows.workspace import Workspace
@@ -223,7 +223,7 @@ def test_the_lines_that_say_how_to_decide_can_be_pasted(project: Path) -> None:
     folder = project.rename(project.parent / "a b; c")
     workspace = start_run(folder, "first")
     gate = Gate("data", 1, "a" * 64, datetime.now(UTC), blocked=False)
-    state: Any = SimpleNamespace(gate=gate)
+    state = RunState(gates={("data", 1): gate}, newest_gate=gate)
     where = f" --project {shlex.quote(str(folder))}"
     said = "\n".join(running.decision_lines(state, workspace, where))
     assert shlex.split(said.splitlines()[-1].split(":", 1)[1])[-1] == str(folder)

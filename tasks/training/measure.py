@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 import threading
@@ -43,14 +42,12 @@ class PeakMeter:
         return resident_bytes()
 
     def reset(self) -> None:
-        """Begin a new phase: what is freed goes back to the system, and the peak is what is held now."""
+        """Begin a new phase: the peak is what is held now."""
         if self.method == "cuda":
             import torch
 
             torch.cuda.reset_peak_memory_stats(self.device)
-            return
-        _give_back()
-        if self.method == "high_water":
+        elif self.method == "high_water":
             _CLEAR_REFS.write_bytes(b"5")
         elif self._sampler:
             self._sampler.peak_bytes = resident_bytes()
@@ -109,14 +106,6 @@ class _Sampler(threading.Thread):
         """End and wait."""
         self._end.set()
         self.join()
-
-
-def _give_back() -> None:
-    """Let the C library return what is free inside its heaps: steps of other lengths leave holes that later steps of
-    the longest would come on top of. Without glibc nothing happens."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-    if trim is not None:
-        trim(0)
 
 
 def resident_bytes() -> int:

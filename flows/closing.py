@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shutil
 
-from flows import gatefiles, runner, signing, tokens
-from flows.deciding import policy_is_pinned, prove, signer
+from flows import gatefiles, runner, tokens
+from flows.deciding import policy_is_pinned, proof, signature_of
 from flows.frozen import frozen_policy
 from flows.ledger import Ledger
 from flows.state import RunState, fold
@@ -50,11 +50,7 @@ def close_run(
     if "policy.json" not in lost:
         policy_is_pinned(workspace, state)
         policy = frozen_policy(state, workspace.folder)
-    credential = ""
-    if key:
-        authentication = "ssh_signature"
-    elif token:
-        credential, authentication = prove(token, actor, workspace), "token"
+    credential, authentication = proof(workspace, actor, authentication, token, key)
     typed_by = "" if key or token else tokens.account()
     closing = RunClosed(
         reason=reason, lost=lost, authentication=authentication, credential=credential, account=typed_by
@@ -102,13 +98,10 @@ def _signed(
     workspace: Workspace, state: RunState, policy: Policy | None, actor: str, closing: RunClosed, key: str
 ) -> RunClosed:
     """The closing with its signature, verified against the keys that the frozen policy lists for the person."""
-    person = policy.approver(actor) if policy else None
-    if person is None:
+    if policy is None or policy.approver(actor) is None:
         raise InputError("policy.json is lost, so that no signature can be verified", "leave --sign out")
     data = closing_bytes(workspace.run, actor, closing.model_dump(mode="json"))
-    signature = signer(workspace, state, actor, key)(data)
-    signing.verify(person.keys, actor, signing.NAMESPACE, data, signature)
-    return closing.model_copy(update={"signature": signature})
+    return closing.model_copy(update={"signature": signature_of(workspace, state, actor, key, data)})
 
 
 def _leave(workspace: Workspace, state: RunState) -> list[Payload]:

@@ -50,10 +50,7 @@ def record(
     policy_is_pinned(workspace, state)
     if choice != "reject":  # a run whose history is broken can still be ended
         require_entitled(ledger, workspace)
-    credential = ""
-    if token and not key:
-        credential, authentication = prove(token, actor, workspace), "token"
-
+    credential, authentication = proof(workspace, actor, authentication, token, key)
     rehearsal = _rehearsal(workspace, ledger, state, name) if choice == "approve" else ""
 
     def guard(proposal: Proposal) -> Proposal:
@@ -107,6 +104,15 @@ def policy_is_pinned(workspace: Workspace, state: RunState) -> bool:
     return pinning.require_pinned(name, workspace.project_dir, frozen_policy(state, workspace.folder))
 
 
+def proof(
+    workspace: Workspace, actor: str, claimed: Authentication, token: str | None, key: str | None = None
+) -> tuple[str, Authentication]:
+    """(the id of the token, how the person proves who they are): by a key that signs, else a token, else as claimed."""
+    if key:
+        return "", "ssh_signature"
+    return (prove(token, actor, workspace), "token") if token else ("", claimed)
+
+
 def prove(token: str, actor: str, workspace: Workspace) -> str:
     """The id of the token, if it is this person's. Raises `PolicyRefused` for another's, or for what is none."""
     found = tokens.token_in(token, workspace.project_dir)
@@ -116,6 +122,14 @@ def prove(token: str, actor: str, workspace: Workspace) -> str:
             f"decide as {found.approver}, or with a token of your own",
         )
     return found.id
+
+
+def signature_of(workspace: Workspace, state: RunState, actor: str, key: str, data: bytes) -> str:
+    """The signature of the person over `data`, verified against the keys that the frozen policy lists for them."""
+    person = frozen_policy(state, workspace.folder).approver(actor)
+    signature = signer(workspace, state, actor, key)(data)
+    signing.verify(person.keys if person else [], actor, signing.NAMESPACE, data, signature)
+    return signature
 
 
 def signer(workspace: Workspace, state: RunState, actor: str, key: str) -> Sign:

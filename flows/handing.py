@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from flows import doorbell
-from flows.deciding import policy_is_pinned, prove
+from flows.deciding import policy_is_pinned, proof
 from flows.entitled import require_entitled
 from flows.frozen import frozen_policy
 from flows.ledger import Ledger
@@ -44,9 +44,7 @@ def hand_in(
     name = _waiting(state, workspace.run, stage)
     policy_is_pinned(workspace, state)
     require_entitled(ledger, workspace)
-    credential = ""
-    if token:
-        credential, authentication = prove(token, actor, workspace), "token"
+    credential, authentication = proof(workspace, actor, authentication, token)
     _may(frozen_policy(state, workspace.folder), name, actor, authentication)
     data = _read(file)
     sha256 = sha256_bytes(data)

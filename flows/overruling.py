@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from flows import signing
-from flows.deciding import policy_is_pinned, prove, signer
+from flows.deciding import policy_is_pinned, proof, signature_of
 from flows.frozen import frozen_policy
 from flows.ledger import Ledger
 from flows.rehearsing import TRAIN
@@ -45,11 +44,7 @@ def overrule(
         raise InputError("going on needs a reason", 'say why with -m "..."')
     policy_is_pinned(workspace, state)
     policy = frozen_policy(state, workspace.folder)
-    credential = ""
-    if key:
-        authentication = "ssh_signature"
-    elif token:
-        credential, authentication = prove(token, actor, workspace), "token"
+    credential, authentication = proof(workspace, actor, authentication, token, key)
     said = JudgementOverruled(
         stage=TRAIN,
         attempt=attempt,
@@ -62,7 +57,8 @@ def overrule(
     if fault := fault_of(policy, actor, said):
         raise PolicyRefused(fault, PROOFS.get(policy.at(TRAIN).authentication, "ask an approver who may"))
     if key:
-        said = _signed(workspace, state, policy, actor, said, key)
+        data = overruling_bytes(workspace.run, actor, said.model_dump(mode="json"))
+        said = said.model_copy(update={"signature": signature_of(workspace, state, actor, key, data)})
 
     def judge(now: RunState, at: datetime) -> tuple[Payload, str]:
         if now.sequence != state.sequence:
@@ -106,16 +102,6 @@ def fault_of(policy: Policy, actor: str, said: JudgementOverruled) -> str:
     if not rules.proves(said.authentication):
         return f"going on needs {rules.authentication}, as gate {TRAIN} does, and this is {said.authentication}"
     return ""
-
-
-def _signed(
-    workspace: Workspace, state: RunState, policy: Policy, actor: str, said: JudgementOverruled, key: str
-) -> JudgementOverruled:
-    data = overruling_bytes(workspace.run, actor, said.model_dump(mode="json"))
-    signature = signer(workspace, state, actor, key)(data)
-    person = policy.approver(actor)
-    signing.verify(person.keys if person else [], actor, signing.NAMESPACE, data, signature)
-    return said.model_copy(update={"signature": signature})
 
 
 def overruled(events: Iterable[Event], stage: str, proposal: Proposal) -> str:

@@ -140,11 +140,8 @@ def hand_in(
 
     found = find_run(run, project)
     token = token_given()
-    authentication: Authentication = "unauthenticated"
-    if not token and asks(yes, as_json):
-        tell(f"You hand in {file} as {who}, for run {found.run}.")
-        typed_again("hand-in")
-        authentication = "terminal"
+    said = f"You hand in {file} as {who}, for run {found.run}."
+    authentication = confirmed(said, "hand-in", asked=not token and asks(yes, as_json))
     document = record_work(
         found.workspace, found.ledger, file, who, stage=stage, authentication=authentication, token=token
     )
@@ -240,6 +237,15 @@ def token_given() -> str | None:
 def asks(yes: bool, as_json: bool) -> bool:
     """Whether somebody sits at a terminal who can confirm what the command says."""
     return not yes and not as_json and sys.stdin.isatty() and sys.stderr.isatty()
+
+
+def confirmed(said: str, word: str, *, asked: bool) -> Authentication:
+    """Tell the person at the terminal what is about to be recorded and let them type the word; not `asked`: a claim."""
+    if not asked:
+        return "unauthenticated"
+    tell(said)
+    typed_again(word)
+    return "terminal"
 
 
 def typed_again(word: str) -> None:

@@ -8,11 +8,10 @@ from typing import Annotated, Any, Optional
 import typer
 
 from flows.cli.app import app
-from flows.cli.deciding import Sign, asks, token_given, typed_again
+from flows.cli.deciding import Sign, asks, confirmed, token_given
 from flows.cli.deciding import Yes as Unasked
 from flows.cli.options import AsJson, ProjectOption, RunArgument
 from flows.cli.output import emit, guarded, say, tell
-from specs.decisions import Authentication
 from specs.errors import EXIT_DONE, InputError
 
 Who = Annotated[str, typer.Option("--as", metavar="WHO", help="Who does it; recorded.")]
@@ -38,11 +37,8 @@ def close(
 
     found = find_run(run, project)
     token = token_given()
-    authentication: Authentication = "unauthenticated"
-    if not (sign or token) and asks(yes, as_json):
-        tell(f"You end run {found.run} as {who}.")
-        typed_again("close")
-        authentication = "terminal"
+    said = f"You end run {found.run} as {who}."
+    authentication = confirmed(said, "close", asked=not (sign or token) and asks(yes, as_json))
     event = close_run(found.workspace, found.ledger, who, why, authentication=authentication, token=token, key=sign)
     if as_json:
         emit({"run": found.run, "sequence": event.sequence, **event.payload})
@@ -69,11 +65,8 @@ def go_on(
 
     found = find_run(run, project)
     token = token_given()
-    authentication: Authentication = "unauthenticated"
-    if not (sign or token) and asks(yes, as_json):
-        tell(f"You let the training of run {found.run} go on, as {who}.")
-        typed_again("go on")
-        authentication = "terminal"
+    said = f"You let the training of run {found.run} go on, as {who}."
+    authentication = confirmed(said, "go on", asked=not (sign or token) and asks(yes, as_json))
     event = overrule(found.workspace, found.ledger, who, why, authentication=authentication, token=token, key=sign)
     if as_json:
         emit({"run": found.run, "sequence": event.sequence, **event.payload})

@@ -14,7 +14,7 @@ from tasks.advising.costs import LAPTOP_SHARE, OVERSIZED, Cost, Prices, Use, Ver
 from tasks.planning.families import families_for
 from tasks.planning.machine import Machine, machine_named
 from tasks.planning.plans import Limits, Plan
-from tasks.planning.search import BAND, positions_of, search, wanted_families
+from tasks.planning.search import BAND, Accounts, positions_of, search, wanted_families
 from tasks.planning.workload import Workload
 
 COUNTS = (2, 4, 8)
@@ -80,13 +80,14 @@ def survey(
 ) -> Survey:
     """One card of each kind; where one is too small, 2, 4 and 8 of a machine, up to `most`."""
     looked_at, left_out = catalog(named)
-    found = _tried(model, architecture, workload, limits, [(g, 1) for g in looked_at], progress)
+    derived: Accounts = {}
+    found = _tried(model, architecture, workload, limits, [(g, 1) for g in looked_at], derived, progress)
     for count in COUNTS:
         small = [row.gpu for row in found if not row.fits and not row.laptop]
         if count > most or not small:
             break
         more = [(find_gpu(name), count) for name in small]
-        larger = {r.gpu: r for r in _tried(model, architecture, workload, limits, more, progress)}
+        larger = {r.gpu: r for r in _tried(model, architecture, workload, limits, more, derived, progress)}
         found = [larger[r.gpu] if r.gpu in larger and not r.fits else r for r in found]
     use = use or Use()
     priced = [_priced(row, (prices or {}).get(row.gpu, Prices()), use) for row in found]
@@ -100,20 +101,19 @@ def _tried(
     workload: Workload,
     limits: Limits,
     cards: Sequence[tuple[Gpu, int]],
+    derived: Accounts,
     progress: Progress | None,
 ) -> list[Row]:
     machines = [(g, machine_named(g.name, count)) for g, count in cards]
-    wanted = {}
-    for kind in {(m.device.bf16, m.flash, m.device.count): m for _, m in machines}.values():
-        for settings in wanted_families(architecture, kind, workload, limits):
-            wanted[settings.model_dump_json()] = settings
+    kinds = {(m.device.bf16, m.flash, m.device.count): m for _, m in machines}.values()
+    wanted = [settings for kind in kinds for settings in wanted_families(architecture, kind, workload, limits)]
     longest = max(workload.length_limits(positions_of(architecture)))
-    families = families_for(wanted.values(), limits.optimizers, longest, progress)
+    families = families_for(wanted, limits.optimizers, longest, progress)
     if progress is not None:
         progress.start("cards of the catalog", len(machines))
     rows = []
     for gpu, machine in machines:
-        found = search(model, architecture, machine, workload, limits, families)
+        found = search(model, architecture, machine, workload, limits, families, explain=False, accounts=derived)
         nearest = found.refused[0].refused if found.refused else None
         rows.append(_row(gpu, machine, found.preferred, nearest.over_bytes if nearest else 0))
         if progress is not None:

@@ -195,7 +195,6 @@ def _job(trial: Trial, base_model: Path, folder: Path, device: Device) -> Job:
         write_plan([PlanRow(**row) for row in trial.plan], plan)
     except (TypeError, pa.ArrowException) as error:
         raise InputError(f"the plan of the trial is not one: {error}", "make the trial again") from None
-    limit = device.usable_bytes // trial.training.ranks if device.kind == "cpu" else device.usable_bytes
     return Job(
         training=trial.training,
         base_model=base_model,
@@ -207,7 +206,7 @@ def _job(trial: Trial, base_model: Path, folder: Path, device: Device) -> Job:
         whole_plan=False,
         out=folder / "worker",
         checkpoints=folder / "steps",
-        memory_limit_bytes=limit,
+        memory_limit_bytes=device.per_rank(trial.training.ranks).usable_bytes,
     )
 
 

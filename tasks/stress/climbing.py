@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from specs.errors import InputError, OutOfMemory, TrainingError, WorkerError
@@ -11,6 +10,7 @@ from specs.parameters import TrainingConfiguration
 from tasks.stress.ladder import Result, Rung, changes
 from tasks.stress.neighbours import others, told
 from tasks.stress.trial import Bench, Trial, prepare, process_peak, run
+from tasks.training.launch import read_lines
 from tasks.worker_ends import WorkerDied
 
 RECORD = "ladder.jsonl"
@@ -121,7 +121,7 @@ def read_rungs(path: Path) -> list[Rung]:
     """The rungs that were written down; none where there is no file."""
     if not path.is_file():
         return []
-    return [Rung.model_validate(json.loads(line)) for line in path.read_text("utf-8").splitlines() if line]
+    return [Rung.model_validate(line) for line in read_lines(path)]
 
 
 def _said(changed: dict[str, object], longest: int | None) -> str:

@@ -17,6 +17,7 @@ from tasks.advising.claims import answered, needed_bytes
 from tasks.advising.recipes import CARDS, PRACTICE, Practice, Recipe, recipes
 from tasks.advising.rules import Judged, judged
 from tasks.planning.plans import Plan
+from tasks.planning.search import BAND
 
 BLOCK = re.compile(r"(<!-- (?P<name>[a-z]+):begin -->\n).*?(<!-- (?P=name):end -->)", re.DOTALL)
 
@@ -36,7 +37,8 @@ def practice_table(practice: Sequence[Practice], plans: Sequence[Plan]) -> str:
             account = plan.account
             assert account is not None
             assert account.fits is not None
-            verdict = "fits" if plan.utilisation <= 0.9 else "fits, over 90 %" if plan.feasible else "**does not fit**"
+            tight = "fits, over 90 %" if plan.feasible else "**does not fit**"
+            verdict = "fits" if plan.utilisation <= BAND[1] else tight
             rows.append(
                 (
                     f"{one.gb} GB ({claim.gpu})",

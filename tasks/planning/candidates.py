@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from specs.parameters import Method
 from tasks.memory.settings import Offload, Sharding, TraceSettings, Weights
@@ -64,9 +64,14 @@ def micro_batches(samples: int) -> list[int]:
     return [n for n in range(samples, 0, -1) if samples % n == 0]
 
 
+def attention_on(machine: Machine, workload: Workload) -> Literal["sdpa", "eager", "flash"]:
+    """The implementation that was asked for; PyTorch's own where the card has no flash kernels."""
+    return workload.attention if workload.attention != "flash" or machine.flash else "sdpa"
+
+
 def candidates(machine: Machine, workload: Workload, limits: Limits, positions: int | None) -> Iterator[Configuration]:
     """In no order of preference. Placements whose ranks do not divide the effective batch give none."""
-    attention = workload.attention if workload.attention != "flash" or machine.flash else "sdpa"
+    attention = attention_on(machine, workload)
     for method in limits.methods:
         for placement in placements(machine, method, limits):
             if workload.effective_batch % placement.data_ranks:

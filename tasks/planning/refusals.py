@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from specs.hardware import gpus
-from tasks.planning.candidates import placements, types_of
+from tasks.planning.candidates import SHARDS_WEIGHTS, attention_on, placements, types_of
 from tasks.planning.plans import Configuration, Lack, Lever, Plan, Refusal, Step
 from tasks.planning.search import Search, positions_of, resized
 
@@ -43,7 +43,7 @@ def spilled(state: Search, feasible: Sequence[Plan]) -> list[Plan]:
         data_ranks=1,
         seq_len=state.workload.length_limits(positions_of(state.architecture))[-1],
         activation_checkpointing=True,
-        attention=state.workload.attention if state.machine.flash else "sdpa",
+        attention=attention_on(state.machine, state.workload),
     )
     account = state.account(lightest)
     assert account.fits is not None
@@ -105,7 +105,7 @@ def _with_method(method: str) -> Variants:
 
 
 def _sharded(c: Configuration, state: Search) -> Iterator[Configuration]:
-    if c.offload == "none" and c.sharding not in ("zero3", "fsdp") and not c.divides_layers:
+    if c.offload == "none" and c.sharding not in SHARDS_WEIGHTS and not c.divides_layers:
         yield from _placed(
             c, state, lambda sharding, offload: offload == "none" and sharding.startswith(("zero", "fsdp"))
         )

@@ -78,11 +78,10 @@ class Search:
 
     def family(self, configuration: Configuration) -> Family:
         """The family of a candidate. Raises `KeyError` for one that was not recorded."""
-        c = configuration
-        short = (c.method, c.weights, c.compute, c.activation_checkpointing, c.attention, c.sharding)
-        if short not in self._keys:
-            self._keys[short] = key_of(family_settings(self._settings(c)))
-        return self._families[self._keys[short]]
+        kin = _kin(configuration)
+        if kin not in self._keys:
+            self._keys[kin] = key_of(family_settings(self._settings(configuration)))
+        return self._families[self._keys[kin]]
 
     def account(self, configuration: Configuration) -> Account:
         """The account of a candidate, set against the card, its host and its disk."""
@@ -199,15 +198,19 @@ class Search:
         )
 
 
+def _kin(c: Configuration) -> tuple[Any, ...]:
+    """Equal for candidates of one family, so that settings are written out once for all of them."""
+    return (c.method, c.weights, c.compute, c.activation_checkpointing, c.attention, c.sharding)
+
+
 def wanted_families(
     architecture: dict[str, Any], machine: Machine, workload: Workload, limits: Limits
 ) -> list[TraceSettings]:
     """The families that a search needs, those of the ways out included."""
     found: dict[tuple[Any, ...], TraceSettings] = {}
     for c in candidates(machine, workload, with_ways_out(limits), positions_of(architecture)):
-        short = (c.method, c.weights, c.compute, c.activation_checkpointing, c.attention, c.sharding)
-        if short not in found:
-            found[short] = family_settings(settings_of(architecture, c, machine, limits))
+        if (kin := _kin(c)) not in found:
+            found[kin] = family_settings(settings_of(architecture, c, machine, limits))
     return list({key_of(s): s for s in found.values()}.values())
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from tasks.memory.account import Account
 from tasks.memory.family import Family
 from tasks.memory.moments import Polynomial, value
+from tasks.planning.candidates import SHARDS_WEIGHTS
 from tasks.planning.machine import CPU_MEMORY_GB_S, CPU_TFLOPS, Machine
 from tasks.planning.plans import Configuration, Duration, Seconds
 from tasks.planning.workload import Sums, Workload
@@ -119,7 +120,7 @@ def _link_seconds(c: Configuration, account: Account, machine: Machine, micro_ba
     share = (n - 1) / n
     weights = account.total_parameters * (0.52 if c.method == "qlora" else 2.0)
     gradients = account.trainable_parameters * (2.0 if c.method == "full" else 4.0)
-    if c.sharding in ("zero3", "fsdp"):
+    if c.sharding in SHARDS_WEIGHTS:
         volume = micro_batches * share * (2 * weights + gradients)
     elif c.sharding == "zero2":
         volume = micro_batches * share * gradients + share * account.trainable_parameters * 2.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given, settings
@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from specs.parameters import TrainingConfiguration
 from tasks.planning.candidates import placements
-from tasks.planning.families import Families
+from tasks.planning.families import Families, key_of
 from tasks.planning.measured import Measured, configuration_of, measured_of
 from tasks.planning.plans import Configuration, Limits, PlanSearch
-from tasks.planning.search import BAND, Search, best_of_each, search
+from tasks.planning.search import BAND, Search, best_of_each, search, wanted_families
 from tasks.planning.timing import step_seconds
 from tasks.planning.workload import Workload
 from tests.planning.conftest import SMALL, WORKLOAD, machine_of
@@ -216,6 +216,21 @@ def test_accounts_carried_from_card_to_card_change_nothing(families: Families):
         fresh = search("small", SMALL, machine, WORKLOAD, FEW, families)
         assert carrying.plans == fresh.plans
         assert [p.configuration for p in carrying.refused] == [p.configuration for p in fresh.refused]
+
+
+@pytest.mark.parametrize(("asked", "taken"), [("flash", "sdpa"), ("eager", "eager"), ("sdpa", "sdpa")])
+def test_a_card_without_flash_kernels_takes_the_attention_that_was_recorded(
+    families: Families, asked: Literal["flash", "eager", "sdpa"], taken: str
+):
+    machine = machine_of(FRAMEWORK + 10 * MIB, flash=False)
+    workload = WORKLOAD.model_copy(update={"attention": asked})
+    recorded = {
+        key_of(s): families[key_of(s.model_copy(update={"attention": "sdpa"}))]
+        for s in wanted_families(SMALL, machine, workload, Limits())
+    }
+    result = search("small", SMALL, machine, workload, Limits(), recorded)
+    assert "offloaded-quantized" in {lack.rule for p in result.refused if p.refused for lack in p.refused.lacks}
+    assert {p.configuration.attention for p in (*result.plans, *result.refused)} == {taken}
 
 
 def test_a_search_survives_its_file(families: Families):

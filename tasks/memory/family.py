@@ -24,6 +24,9 @@ from tasks.memory.settings import TraceSettings
 from tasks.memory.timeline import Peak, Place
 from tasks.memory.traced import Trace, continued
 
+WINDOWS = ("sliding_window", "attention_chunk_size")
+"""Configuration values past which a length needs another mask."""
+
 
 class PlaceMoments(Strict):
     """What may be resident at the peak of one place, as polynomials by resident."""

@@ -9,16 +9,12 @@ from specs.parameters import Optimizer
 from tasks.memory import model as models
 from tasks.memory.account import Basis
 from tasks.memory.assembly import gathered_in_16_bits
-from tasks.memory.family import Family, PlaceMoments, Recorded, Sizes, StepBytes, Work
+from tasks.memory.family import WINDOWS, Family, PlaceMoments, Recorded, Sizes, StepBytes, Work
 from tasks.memory.fold import depths
 from tasks.memory.moments import Polynomial, Probe, moments_of, multiplied, probe_for, sparse, written
 from tasks.memory.settings import CUBLAS_WORKSPACE_BYTES, ROUNDING, TraceSettings
 from tasks.memory.timeline import Timeline, accumulating
 from tasks.memory.trace import Recording, record
-
-WINDOWS = ("sliding_window", "attention_chunk_size")
-"""Configuration values past which a length needs another mask."""
-
 
 Steps = dict[Optimizer, list[StepBytes]]
 """Of every optimizer, at every recorded depth."""

@@ -17,11 +17,10 @@ from specs.files import write_bytes
 from specs.parameters import Optimizer
 from specs.stages import Progress, Quiet
 from tasks.memory.estimate import code_digest, versions
-from tasks.memory.family import Family
+from tasks.memory.family import WINDOWS, Family
 from tasks.memory.settings import TraceSettings
 
 PROGRAM = "tasks.planning.families_program"
-WINDOWS = ("sliding_window", "attention_chunk_size")
 
 Families = dict[str, Family]
 """By the digest of their settings."""

@@ -163,28 +163,27 @@ Polynomial = dict[Basis, float]
 
 def written(timeline: Timeline, probe: Probe) -> dict[str, Polynomial]:
     """Bytes that operators write in each phase: what memory bandwidth has to carry at least."""
-    found: dict[str, Any] = {}
-    phase = ""
+    born, phase = list[tuple[str, int]](), ""
     for event in timeline.events:
         if isinstance(event, Place):
             phase = event.phase
         elif event >= 0:
-            now = found.setdefault(phase, numpy.zeros(len(BASIS)))
-            now += numpy.array(coefficients_of(timeline.sizes[event], probe, 1))
-    return {phase: _terms(row) for phase, row in found.items()}
+            born.append((phase, timeline.sizes[event]))
+    return _summed(born, probe)
 
 
 def multiplied(timeline: Timeline, probe: Probe) -> dict[str, Polynomial]:
     """Floating-point operations of matrix products in each phase."""
+    return _summed(timeline.products, probe)
+
+
+def _summed(amounts: Sequence[tuple[str, int]], probe: Probe) -> dict[str, Polynomial]:
+    """(phase, amount) pairs added up by phase, without zeros."""
     found: dict[str, Any] = {}
-    for phase, operations in timeline.products:
+    for phase, amount in amounts:
         now = found.setdefault(phase, numpy.zeros(len(BASIS)))
-        now += numpy.array(coefficients_of(operations, probe, 1))
-    return {phase: _terms(row) for phase, row in found.items()}
-
-
-def _terms(row: Any) -> Polynomial:
-    return {b: float(c) for b, c in zip(BASIS, row.tolist(), strict=True) if c}
+        now += numpy.array(coefficients_of(amount, probe, 1))
+    return {phase: {b: float(c) for b, c in zip(BASIS, row.tolist(), strict=True) if c} for phase, row in found.items()}
 
 
 def value(polynomial: Polynomial, micro_batch: float, seq_len: float) -> float:

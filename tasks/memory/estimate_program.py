@@ -6,6 +6,8 @@ import json
 import os
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +16,7 @@ from tasks.worker_side import Channel, work
 
 if TYPE_CHECKING:
     from tasks.interrupts import StopRequest
+    from tasks.memory.settings import TraceSettings
 
 
 def body(job_file: Path, channel: Channel, stop: StopRequest) -> None:
@@ -24,26 +27,38 @@ def body(job_file: Path, channel: Channel, stop: StopRequest) -> None:
 
 def answer(settings: dict[str, Any], want_coefficients: bool) -> dict[str, Any]:
     """The account, and the coefficients where they are asked for."""
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    warnings.filterwarnings("ignore")
+    quiet_libraries()
     from tasks.memory.fit import account, coefficients
     from tasks.memory.settings import TraceSettings
 
     wanted = TraceSettings.model_validate(settings)
-    try:
+    with told(wanted, "traced"):
         found = {"account": account(wanted).model_dump(mode="json"), "coefficients": None}
         if want_coefficients:
             found["coefficients"] = coefficients(wanted).model_dump(mode="json")
+    return found
+
+
+def quiet_libraries() -> None:
+    """Before torch and transformers are imported: what they warn of is not for the person who plans."""
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    warnings.filterwarnings("ignore")
+
+
+@contextmanager
+def told(wanted: TraceSettings, done: str) -> Iterator[None]:
+    """What torch says of a model that it cannot run is an error for the person: it cannot be `done`."""
+    try:
+        yield
     except GatewrightError:
         raise
     except Exception as error:
         first = (str(error).strip() or type(error).__name__).splitlines()[0]
         kind = wanted.architecture.get("model_type")
         raise WorkerError(
-            f"the memory of a {kind} model cannot be traced: {type(error).__name__}: {first[:300]}",
+            f"the memory of a {kind} model cannot be {done}: {type(error).__name__}: {first[:300]}",
             "the stress test measures it; report this configuration",
         ) from error
-    return found
 
 
 if __name__ == "__main__":

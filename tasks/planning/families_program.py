@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specs.canonical import digest
-from specs.errors import GatewrightError, WorkerError
 from specs.files import write_bytes
+from tasks.memory.estimate_program import quiet_libraries, told
 from tasks.worker_side import Channel, work
 
 if TYPE_CHECKING:
@@ -56,24 +54,14 @@ def shares(settings: Sequence[dict[str, Any]], ranks: int) -> list[list[list[int
 
 
 def recorded(settings: dict[str, Any], optimizers: Sequence[Any], longest: int, steps: Steps | None) -> Family:
-    """One family. What torch says of a model that it cannot run is an error for the person."""
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    warnings.filterwarnings("ignore")
+    """One family."""
+    quiet_libraries()
     from tasks.memory.recording import family
     from tasks.memory.settings import TraceSettings
 
     wanted = TraceSettings.model_validate(settings)
-    try:
+    with told(wanted, "recorded"):
         return family(wanted, optimizers, longest, steps)
-    except GatewrightError:
-        raise
-    except Exception as error:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        kind = wanted.architecture.get("model_type")
-        raise WorkerError(
-            f"the memory of a {kind} model cannot be recorded: {type(error).__name__}: {first[:300]}",
-            "the stress test measures it; report this configuration",
-        ) from error
 
 
 if __name__ == "__main__":

@@ -9,10 +9,8 @@ from collections.abc import Mapping
 from tasks.prompts import PromptTemplate
 from tasks.verify.data_answers import Answers
 from tasks.verify.data_rows import RawFiles
-from tasks.verify.findings import Findings
+from tasks.verify.findings import CLAIMS, Findings
 from tasks.verify.parquet_rows import place_of
-
-CLAIMS = "claims_unfounded"
 
 
 def cuts_of(files: RawFiles) -> dict[int, int]:

@@ -15,12 +15,11 @@ from tasks.verify.data_opposites import opposed
 from tasks.verify.data_rows import RawFiles
 from tasks.verify.data_windows import in_words
 from tasks.verify.data_words import in_order, text_of, tokens, without_marks
-from tasks.verify.findings import Findings
+from tasks.verify.findings import CLAIMS, Findings
 from tasks.verify.parquet_rows import key_of, place_of
 from tasks.verify.raw_instructions import turns_of
 from tasks.verify.raw_sheets import ending
 
-CLAIMS = "claims_unfounded"
 ALLOWANCE = 0.1
 """How much less similar two raw rows may be than the records made of them: marks, labels and masked data are out."""
 Row = Mapping[str, str]

@@ -15,10 +15,9 @@ from typing import Any
 
 from tasks.verify.data_rows import RawFiles
 from tasks.verify.data_texts import content, fold, grams
-from tasks.verify.findings import Findings
+from tasks.verify.findings import CLAIMS, Findings
 from tasks.verify.parquet_rows import key_of, place_of
 
-CLAIMS = "claims_unfounded"
 SURE = 0.85
 """Similarity from which a pair is demanded; below it too many are missed by chance."""
 _FAMILY_AT_MOST = 64

@@ -12,14 +12,14 @@ import numpy as np
 from tasks.prompts import PromptTemplate
 from tasks.verify import personal
 from tasks.verify.data_answers import Answers, Said, letters, says, table_rows_of
-from tasks.verify.data_claims import CLAIMS, cut_miscounted
+from tasks.verify.data_claims import cut_miscounted
 from tasks.verify.data_columns import whole_prompt, without_cut_word
 from tasks.verify.data_fates import Merges, Quarantine
 from tasks.verify.data_raw import composed
 from tasks.verify.data_rows import RawFiles
 from tasks.verify.data_told import masked_characters
 from tasks.verify.data_words import said_by, same_code, says_otherwise, text_of
-from tasks.verify.findings import Findings
+from tasks.verify.findings import CLAIMS, Findings
 from tasks.verify.parquet_rows import Keys, keys_of, place_of
 
 Row = Mapping[str, str]

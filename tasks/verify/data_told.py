@@ -13,12 +13,12 @@ from typing import Any
 
 from tasks.prompts import PromptTemplate
 from tasks.verify.data_answers import Answers, Codes, letters, says
-from tasks.verify.data_claims import CLAIMS, cut_miscounted
+from tasks.verify.data_claims import cut_miscounted
 from tasks.verify.data_columns import meaning_told, without_cut_word
 from tasks.verify.data_rows import RawFiles
 from tasks.verify.data_windows import in_words
 from tasks.verify.data_words import in_order, said_by, says_otherwise, tokens
-from tasks.verify.findings import Findings
+from tasks.verify.findings import CLAIMS, Findings
 from tasks.verify.parquet_rows import place_of
 from tasks.verify.raw_instructions import turns_of
 

@@ -11,10 +11,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tasks.verify.data_words import same_code
-from tasks.verify.findings import Findings
+from tasks.verify.findings import CLAIMS, Findings
 
 F64 = npt.NDArray[np.float64]
-METRIC = "claims_unfounded"
 NAMES = ("mean", "std", "minimum", "maximum", "slope_per_s", "rms")
 _RELATIVE, _OF_THE_LARGEST = 1e-6, 1e-9
 """Two ways of summing differ by less; a digit that somebody changed differs by more."""
@@ -48,6 +47,10 @@ class WindowRows:
         self._events = (
             [] if wide else sorted((t, row[1].strip()) for t, row in zip(times, cells, strict=True) if row[1].strip())
         )
+        # the name of several columns reads as empty: which one is meant cannot be told here
+        self._unread = (
+            frozenset() if wide else frozenset(i for i in range(len(channels)) if not any(row[2 + i] for row in cells))
+        )
         self._event_times = np.asarray([t for t, _ in self._events], np.float64)
 
     def compare(
@@ -66,10 +69,10 @@ class WindowRows:
             mine = found[location]
             for number, channel in enumerate(self.channels):
                 if channel not in mine or not self._same(mine[channel], number, part):
-                    findings.add(METRIC, f"{source}|{location}", f"the numbers of {channel} are not those of its rows")
+                    findings.add(CLAIMS, f"{source}|{location}", f"the numbers of {channel} are not those of its rows")
             labels = {str(row["fault_type"]) for row in mine.values()}
             if len(labels) != 1 or not same_code(self._label(part), labels.pop()):
-                findings.add(METRIC, f"{source}|{location}", "its label is not the next event of the log")
+                findings.add(CLAIMS, f"{source}|{location}", "its label is not the next event of the log")
 
     def _label(self, part: slice) -> str:
         times = self.times[part]
@@ -82,8 +85,8 @@ class WindowRows:
             values = _numbers(self.cells[part.start])
             times = np.arange(len(values)) * float(self.wide["seconds_per_row"]) / max(1, len(values))
         else:
-            if not any(row[2 + channel] for row in self.cells):
-                return True  # its name is that of several columns: which one is meant cannot be told here
+            if channel in self._unread:
+                return True
             values = _numbers([row[2 + channel] for row in self.cells[part]])
             times = np.asarray(self.times[part], np.float64)
         given = np.isfinite(values)

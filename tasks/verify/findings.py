@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
+CLAIMS = "claims_unfounded"
+"""The metric of what the artifacts say of themselves and that does not hold."""
 NAMED = 5
 """Places that are named of one metric."""
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from flows import signing
 from flows.audit.history import History
@@ -331,15 +333,7 @@ def _closing(
         rules = policy.at(state.goal.gate)
         if not rules.proves(closed.authentication):
             found["allowed"].append(f"{where}: it needed {rules.authentication}, and is {closed.authentication}")
-    if (closed.authentication == "ssh_signature") != bool(closed.signature):
-        found["signed"].append(f"{where}: it does not say truly whether it is signed")
-    if not closed.signature:
-        return
-    try:
-        data = closing_bytes(event.run, event.actor, event.payload)
-        signing.verify(person.keys if person else [], event.actor, signing.NAMESPACE, data, closed.signature)
-    except GatewrightError as error:
-        found["signed"].append(f"{where}: {error.message}")
+    found["signed"] += _signature(where, event, closed, policy, closing_bytes)
 
 
 def _overruling(found: dict[str, list[str]], event: Event, said: JudgementOverruled, policy: Policy | None) -> None:
@@ -347,16 +341,29 @@ def _overruling(found: dict[str, list[str]], event: Event, said: JudgementOverru
     where = f"event {event.sequence}: {said.kind}"
     if policy and (fault := fault_of(policy, event.actor, said)):
         found["allowed"].append(f"{where}: {fault}")
+    found["signed"] += _signature(where, event, said, policy, overruling_bytes)
+
+
+def _signature(
+    where: str,
+    event: Event,
+    said: RunClosed | JudgementOverruled,
+    policy: Policy | None,
+    signed: Callable[[str, str, Mapping[str, Any]], bytes],
+) -> list[str]:
+    """What is wrong with the signature of a record outside of gates; `signed` gives the bytes that it is over."""
+    faults = []
     if (said.authentication == "ssh_signature") != bool(said.signature):
-        found["signed"].append(f"{where}: it does not say truly whether it is signed")
+        faults.append(f"{where}: it does not say truly whether it is signed")
     if not said.signature:
-        return
+        return faults
     person = policy.approver(event.actor) if policy else None
     try:
-        data = overruling_bytes(event.run, event.actor, event.payload)
+        data = signed(event.run, event.actor, event.payload)
         signing.verify(person.keys if person else [], event.actor, signing.NAMESPACE, data, said.signature)
     except GatewrightError as error:
-        found["signed"].append(f"{where}: {error.message}")
+        faults.append(f"{where}: {error.message}")
+    return faults
 
 
 def _attempt(history: History, state: RunState, reserved: AttemptReserved) -> list[str]:

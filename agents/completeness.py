@@ -15,8 +15,9 @@ from agents.facts import parameter_count
 from agents.units import human
 from specs.criteria import Criterion, Metric, judge
 from specs.metrics import STAGES
-from specs.project import AnySource, Bounds, Project
+from specs.project import Bounds, Project
 from specs.proposals import Finding, SheetStage, TaskSheet
+from specs.sources import AnySource
 from specs.words import nearest
 
 LEAKS = (

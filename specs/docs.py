@@ -25,7 +25,8 @@ from specs.fates import FATES, REASONS
 from specs.metrics import STAGES, MetricDefinition, definitions
 from specs.model_walk import is_model
 from specs.parameters import PARAMETERS, LoraParameters, TrainingConfiguration
-from specs.project import FaultCodes, Instructions, Manuals, Notes, Project, SensorLogs, WorkOrders
+from specs.project import Project
+from specs.sources import FaultCodes, Instructions, Manuals, Notes, SensorLogs, WorkOrders
 
 NOTE = "<!-- made by `make docs` from the code; edit the models, not this page -->\n"
 TABLE = re.compile(r"(<!-- stages:begin -->\n).*?(<!-- stages:end -->)", re.DOTALL)

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from specs.base import Sha256, Strict
 from specs.parameters import LoraParameters, Method, TrainingConfiguration
+from specs.words import compared
 
 
 class LearntSamples(Strict):
@@ -51,9 +52,7 @@ def differing(parent: Parent, training: TrainingConfiguration | None, base_model
     rows = [(what, str(was), str(now)) for what, was, now in pairs if was != now]
     if not rows:
         return []
-    table = [("what", "of the parent", "here"), *rows]
-    widths = [max(len(row[i]) for row in table) for i in range(2)]
-    return [f"  {a:<{widths[0]}}  {b:<{widths[1]}}  {c}" for a, b, c in table]
+    return compared(("what", "of the parent", "here"), rows)
 
 
 def _shown(value: object) -> object:

@@ -1,10 +1,11 @@
-"""The nearest known word to a misspelt one, the names other tools use for the same thing, and texts made harmless."""
+"""The nearest known word to a misspelt one, the names other tools use for the same thing, and texts made harmless
+or laid out in columns."""
 
 from __future__ import annotations
 
 import difflib
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 SYNONYMS: dict[str, str] = {
     "=": "==",
@@ -122,3 +123,10 @@ def harmless(text: str) -> str:
 
 def _shows(character: str) -> bool:
     return character.isprintable() or character in "\n\t" or unicodedata.category(character) == "Zs"
+
+
+def compared(header: tuple[str, str, str], rows: Sequence[tuple[str, str, str]]) -> list[str]:
+    """Lines of a table of (what, one value, the other value), in columns, for messages."""
+    table = [header, *rows]
+    widths = [max(len(row[i]) for row in table) for i in range(2)]
+    return [f"  {a:<{widths[0]}}  {b:<{widths[1]}}  {c}" for a, b, c in table]

@@ -13,7 +13,7 @@ from pydantic import Field, TypeAdapter
 from specs.base import Language
 from specs.errors import GatewrightError, InputError, ModelError, Problem, SpecError
 from specs.loading import LoadedProject
-from specs.project import FaultCodes, WorkOrders
+from specs.sources import FaultCodes, WorkOrders
 from specs.yaml_tree import dotted, read_yaml
 
 if TYPE_CHECKING:

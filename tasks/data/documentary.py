@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from specs.errors import SourceError
-from specs.project import Manuals, Notes
+from specs.sources import Manuals, Notes
 from tasks.data.colloquial import has_labels, structure
 from tasks.data.documents import Block, Document, read_document
 from tasks.data.encoding import visible

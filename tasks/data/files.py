@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from specs.errors import SourceError
-from specs.project import AnySource
+from specs.sources import AnySource
 from tasks.data.records import SourceFile
 
 _TEXT_TABLES = (".csv", ".tsv", ".json", ".jsonl")

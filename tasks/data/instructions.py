@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from specs.errors import SourceError
-from specs.project import Instructions
+from specs.sources import Instructions
 from tasks.data.conversations import Unusable, conversation_of
 from tasks.data.encoding import decode, visible
 from tasks.data.files import base_name, encodable, read_bytes

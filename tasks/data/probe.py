@@ -9,7 +9,8 @@ from pydantic import Field
 
 from specs.base import Strict
 from specs.errors import Problem, SourceError
-from specs.project import AnySource, FaultCodes, Manuals, Notes, Project, SensorLogs, WorkOrders
+from specs.project import Project
+from specs.sources import AnySource, FaultCodes, Manuals, Notes, SensorLogs, WorkOrders
 from tasks.data.documents import read_document
 from tasks.data.files import source_files
 from tasks.data.instructions import records_of

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from specs.errors import SourceError
 from specs.parameters import DataParameters
-from specs.project import AnySource, FaultCodes, Instructions, Manuals, Notes, Project, SensorLogs, WorkOrders
+from specs.project import Project
+from specs.sources import AnySource, FaultCodes, Instructions, Manuals, Notes, SensorLogs, WorkOrders
 from specs.stages import Progress
 from tasks.data.documentary import Count, Known, read_manual, read_notes
 from tasks.data.files import source_files

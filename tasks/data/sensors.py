@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 from specs.base import Language
 from specs.errors import SourceError
-from specs.project import SensorLogs
+from specs.sources import SensorLogs
 from tasks.data.clock import Clock, parse_time
 from tasks.data.grid import FlawedRow
 from tasks.data.records import Draft, FateName, Intake, SourceFile, Unit

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from specs.project import FaultCodes, WorkOrders
+from specs.sources import FaultCodes, WorkOrders
 from tasks.data.colloquial import divide_action, split_steps
 from tasks.data.grid import FlawedRow
 from tasks.data.joins import Joined, refuse_doubled

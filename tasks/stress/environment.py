@@ -10,6 +10,7 @@ from typing import Any
 from specs.canonical import digest
 from specs.errors import GuardRefused
 from specs.parameters import TrainingConfiguration
+from specs.words import compared
 from tasks.memory.devices import Device
 from tasks.workers import worker_environment
 
@@ -76,9 +77,7 @@ def require_same(document: Mapping[str, Any], device: Device, training: Training
         rows.append(("usable memory", usable[0], usable[1]))
     if not rows:
         return
-    table = [("what", "measured on", "now"), *rows]
-    widths = [max(len(row[i]) for row in table) for i in range(2)]
-    lines = [f"  {a:<{widths[0]}}  {b:<{widths[1]}}  {c}" for a, b, c in table]
+    lines = compared(("what", "measured on", "now"), rows)
     raise GuardRefused(
         "the stress test measured this configuration on something else:\n" + "\n".join(lines),
         "go on where it was measured, or measure here: `gatewright resume --anew` opens the gate of train again, "

@@ -12,6 +12,7 @@ from typing import Any
 from specs.canonical import sha256_bytes, sha256_file
 from specs.errors import ResumeRefused
 from specs.parameters import ADDED_LATER, TrainingConfiguration, fingerprint, leaves
+from specs.words import compared
 from tasks.allocator import in_effect
 from tasks.training.feed import PlannedStep
 from tasks.training.job import Job
@@ -64,9 +65,7 @@ def compare(was: dict[str, Any], now: dict[str, Any], folder: Path) -> None:
     rows = [(n, str(was.get(n, "-")), str(now.get(n, "-"))) for n in names if was.get(n) != now.get(n)]
     if not rows:
         return
-    table = [("what", "was", "now"), *rows]
-    widths = [max(len(row[i]) for row in table) for i in range(2)]
-    lines = [f"  {a:<{widths[0]}}  {b:<{widths[1]}}  {c}" for a, b, c in table]
+    lines = compared(("what", "was", "now"), rows)
     raise ResumeRefused(
         "the checkpoint was written under other settings, and the rest would be another training:\n" + "\n".join(lines),
         f"put these settings back and `gatewright resume`, or delete {folder} to train from the beginning",

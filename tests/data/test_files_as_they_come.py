@@ -14,7 +14,8 @@ import pytest
 
 from specs.errors import SourceError
 from specs.parameters import DataParameters
-from specs.project import Project, known_time_zone
+from specs.project import Project
+from specs.sources import known_time_zone
 from specs.stages import Quiet
 from tasks.data.files import encodable, matching_files
 from tasks.data.instructions import instruction_records

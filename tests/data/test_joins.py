@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specs.errors import SourceError
-from specs.project import FaultCodes, WorkOrders
+from specs.sources import FaultCodes, WorkOrders
 from tasks.data.joins import Joined
 from tasks.data.records import Intake, SourceFile
 from tasks.data.tabular import CodeTable, read_fault_codes, read_work_orders

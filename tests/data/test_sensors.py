@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specs.errors import SourceError
-from specs.project import SensorLogs
+from specs.sources import SensorLogs
 from tasks.data.clock import Clock
 from tasks.data.records import Intake, SourceFile
 from tasks.data.sensors import SensorRules, read_sensor_log

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from specs.base import Strict
 from specs.parameters import TrainingConfiguration
-from tasks.planning.plans import Configuration, Seconds
+from tasks.planning.plans import Configuration, Seconds, TimeSource
 
 SPREAD = 0.10
 """Half the width of the interval around a measured time: what a run may differ from its stress test."""
@@ -100,13 +100,13 @@ def with_measurement(seconds: Seconds, measured: Measured, predicted_per_token: 
 
     `predicted_per_token`: seconds for a padded token that were predicted for the measured one.
     """
+    source: TimeSource = "measured" if own else "scaled"
     if own:
         expected, spread = measured.seconds_per_step, SPREAD
-        source = "measured"
     else:
         per_token = measured.seconds_per_step / measured.padded_tokens_per_step
         expected = seconds.expected * per_token / predicted_per_token
-        spread, source = SCALED_SPREAD, "scaled"
+        spread = SCALED_SPREAD
     times = expected / seconds.expected
     return Seconds(
         expected=expected,
@@ -114,5 +114,5 @@ def with_measurement(seconds: Seconds, measured: Measured, predicted_per_token: 
         high=expected * (1 + spread),
         parts={name: part * times for name, part in seconds.parts.items()},
         bound=seconds.bound,
-        source=source,  # type: ignore[arg-type]
+        source=source,
     )

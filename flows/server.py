@@ -5,6 +5,7 @@ Imports no prefect, so that `gatewright up`, `down` and the gate commands stay q
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -19,6 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
+from filelock import FileLock, Timeout
 
 from flows.tokens import VARIABLE
 from specs.base import Strict
@@ -27,6 +29,8 @@ from specs.files import write_bytes, write_json
 from specs.places import prefect_home
 
 START_TIMEOUT_S = 180.0
+STARTS = 3
+"""How many ports are tried: another program may take a free one before the server binds it."""
 
 
 class Server(Strict):
@@ -111,15 +115,26 @@ def healthy(api_url: str, timeout_s: float = 2.0) -> bool:
         return False
 
 
+def admits(api_url: str, timeout_s: float = 2.0) -> bool:
+    """Whether the server there takes this home's password; one of another home answers, and refuses it."""
+    token = base64.b64encode(password().encode()).decode()
+    request = urllib.request.Request(api_url + "/admin/version", headers={"Authorization": "Basic " + token})
+    try:
+        with urllib.request.urlopen(request, timeout=timeout_s) as answer:
+            return bool(answer.status == 200)
+    except (urllib.error.URLError, OSError, ValueError):
+        return False
+
+
 def running() -> Server | None:
-    """The server that `up` started, if its process lives and it answers."""
+    """The server that `up` started, if its process lives, it answers and it takes the password."""
     try:
         server = Server.model_validate_json(_record().read_bytes())
         if abs(psutil.Process(server.pid).create_time() - server.process_start) > 1:
             return None
     except (OSError, ValueError, psutil.Error):
         return None
-    return server if healthy(server.api_url, 10.0) else None
+    return server if admits(server.api_url, 10.0) else None
 
 
 def _free_port(preferred: int) -> int:
@@ -136,14 +151,55 @@ def _free_port(preferred: int) -> int:
 def up(port: int = 4200, tick: Callable[[float], None] = lambda seconds: None) -> Server:
     """Start the server in the background unless it runs; returns when it answers.
 
-    `tick` is called with the seconds waited. Raises `GatewrightError` when it does not answer in time.
+    Of several that start it for one home at the same time, one does and the others wait for it. `tick` is called with
+    the seconds waited. Raises `GatewrightError` when it does not answer in time.
     """
     if server := running():
         return server
-    port = _free_port(port)
     home = prefect_home()
     with _home_errors():
         home.mkdir(parents=True, exist_ok=True)
+    with _starting_alone(home, tick):
+        if server := running():
+            return server
+        for _ in range(STARTS):
+            if server := _start(_free_port(port), tick):
+                return server
+            port = 0  # somebody else has it by now
+    raise GatewrightError("the Prefect server ended while it started", f"its last words are in {home / 'server.log'}")
+
+
+@contextlib.contextmanager
+def _starting_alone(home: Path, tick: Callable[[float], None]) -> Iterator[None]:
+    """Hold the home's start for this process; the system lets go of it when the process ends, however it ends."""
+    lock = FileLock(home / "gatewright-server.lock")
+    begun = time.monotonic()
+    with _home_errors():
+        while True:
+            try:
+                lock.acquire(timeout=0.3)
+                break
+            except Timeout:
+                waited = time.monotonic() - begun
+                if waited > START_TIMEOUT_S:
+                    raise GatewrightError(
+                        f"another process has been starting the Prefect server of {home} for {waited:.0f} s",
+                        "end that process, then try again",
+                    ) from None
+                tick(waited)
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _start(port: int, tick: Callable[[float], None]) -> Server | None:
+    """A server that answers and takes the password; None when its process ended instead.
+
+    Raises `GatewrightError` when it neither answers nor ends in time.
+    """
+    home = prefect_home()
+    with _home_errors():
         log_file = (home / "server.log").open("ab")
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
     with log_file as log:
@@ -151,9 +207,11 @@ def up(port: int = 4200, tick: Callable[[float], None] = lambda seconds: None) -
     server = Server(port=port, pid=process.pid, process_start=psutil.Process(process.pid).create_time())
     write_json(_record(), server)
     begun = time.monotonic()
-    while not healthy(server.api_url):
+    while not admits(server.api_url):
         waited = time.monotonic() - begun
-        if process.poll() is not None or waited > START_TIMEOUT_S:
+        if process.poll() is not None:
+            return None
+        if waited > START_TIMEOUT_S:
             raise GatewrightError(
                 f"the Prefect server did not start on port {port}", f"its last words are in {home / 'server.log'}"
             )

@@ -60,7 +60,7 @@ class Selection:
 
 
 def run(context: StageContext, progress: Progress) -> StageResult:
-    """Train `steps` steps, then prove save, kill and resume. Writes the artifacts that `specs/metrics.py` names."""
+    """Train `steps` steps, then prove save, kill and resume. Writes the artifacts that `specs/metrics` names."""
     parameters = DryRunParameters.model_validate(context.parameters)
     model = _model(context, parameters, progress)
     samples = context.inputs["data"] / "artifacts" / "samples.parquet"

@@ -17,7 +17,7 @@ from tasks.verify.trends import loss_noise, slowest_length, tokens_per_second, t
 
 
 def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str, Any]) -> dict[str, Metric]:
-    """One metric per name of `specs/metrics.py`; what cannot be shown is null with a reason."""
+    """One metric per name of `specs/metrics`; what cannot be shown is null with a reason."""
     artifacts = attempt_dir / "artifacts"
     planned, lines = logs.plan(artifacts / "batch_plan.parquet"), logs.lines(artifacts / "metrics.jsonl")
     checked, settings = logs.document(artifacts / "checks.json"), logs.document(artifacts / "settings.json")

@@ -37,7 +37,7 @@ Row = Mapping[str, Any]
 
 
 def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str, Any]) -> dict[str, Metric]:
-    """One metric per name of `specs/metrics.py`; what cannot be shown is null with a reason."""
+    """One metric per name of `specs/metrics`; what cannot be shown is null with a reason."""
     artifacts = attempt_dir / "artifacts"
     samples = {row["sample_id"]: row for row in logs.plan(inputs["data"] / "artifacts" / "samples.parquet")}
     losses = logs.plan(artifacts / "eval_losses.parquet")

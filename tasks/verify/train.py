@@ -14,7 +14,7 @@ from tasks.verify.tensors import adapter_norm, model_change, trained_folder
 
 
 def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str, Any]) -> dict[str, Metric]:
-    """One metric per name of `specs/metrics.py`; what cannot be shown is null with a reason."""
+    """One metric per name of `specs/metrics`; what cannot be shown is null with a reason."""
     artifacts, stress = attempt_dir / "artifacts", inputs["stress_test"] / "artifacts"
     planned, lines = logs.plan(stress / "batch_plan.parquet"), logs.lines(artifacts / "metrics.jsonl")
     fed, sessions = logs.lines(artifacts / "micro_batches.jsonl"), logs.lines(artifacts / "sessions.jsonl")

@@ -67,8 +67,9 @@ def _remembered(context: ProposerContext, stage: str, expectation: Expectation) 
 
 def _added(context: ProposerContext, stage: str) -> list[Expectation]:
     """What project.yaml expects of a stage that it adds."""
-    added, why = context.spec.added_stages[stage], text(context.spec.language, "x_written")
-    return [_expect(metric, value, added.metrics[metric].unit, why) for metric, value in added.expected.items()]
+    expected, why = context.spec.added_stages[stage].expected, text(context.spec.language, "x_written")
+    units = {d.name: d.unit for d in context.spec.metrics_of(stage)}
+    return [_expect(metric, value, units[metric], why) for metric, value in expected.items()]
 
 
 _OF_THE_MODEL = frozenset({"s", "h", "bytes"})

@@ -24,7 +24,6 @@ from agents.task_sheet import ExpectedRow
 from agents.units import human
 from specs.base import Language
 from specs.criteria import Criterion
-from specs.metrics import definitions
 from specs.parameters import PARAMETERS, leaves
 from specs.project import Project
 from specs.proposals import Proposal, SheetStage, TaskSheet
@@ -54,25 +53,26 @@ def gate_page(
     document = Document(f"{title} · {t(language, 'gate_round', round=round)} · {spec.project}", language)
     document.add(*rehearsal_line(spec), *parent_line(spec))
     for evidence, place in [*([(finished, report)] if finished is not None else []), *also]:
-        document.add(*_finished(evidence, place, language))
+        document.add(*_finished(evidence, place, spec))
     if proposal.task_sheet is not None:
-        document.add(Heading(t(language, "sheet")), *sheet_blocks(proposal.task_sheet, language))
+        document.add(Heading(t(language, "sheet")), *sheet_blocks(proposal.task_sheet, spec))
     document.add(Heading(t(language, "proposal", stage=stage_title(language, gate))))
     document.add(*proposal_blocks(proposal, previous, language))
     if expected:
-        document.add(Heading(t(language, "expected")), expected_table(expected, language, with_stage=True))
+        document.add(Heading(t(language, "expected")), expected_table(expected, spec, with_stage=True))
     if approvals:
         document.add(Heading(t(language, "approvals")), Paragraph(approvals))
     return to_markdown(document)
 
 
-def _finished(finished: Evidence, report: str | None, language: Language) -> list[Block]:
+def _finished(finished: Evidence, report: str | None, spec: Project) -> list[Block]:
     """A finished stage: what its criteria said, what it says itself, and where its report lies."""
+    language = spec.language
     blocks: list[Block] = [Heading(t(language, "finished", stage=stage_title(language, finished.stage)))]
-    blocks.append(verdict_line(finished, language))
+    blocks.append(verdict_line(finished, spec))
     if finished.verdicts:
         blocks.append(pieces_line(finished, language))
-    blocks += [verdict_table(finished, language), *where_failed(finished, language)]
+    blocks += [verdict_table(finished, spec), *where_failed(finished, spec)]
     if finished.notes:
         blocks.append(Bullets(finished.notes, data=True))
     if report:
@@ -151,28 +151,29 @@ def _changes(previous: Proposal, proposal: Proposal) -> list[list[Cell]]:
     ]
 
 
-def sheet_page(sheet: TaskSheet, language: Language) -> str:
+def sheet_page(sheet: TaskSheet, spec: Project) -> str:
     """A task sheet as Markdown."""
-    return to_markdown(_sheet(sheet, language))
+    return to_markdown(_sheet(sheet, spec))
 
 
-def sheet_html(sheet: TaskSheet, language: Language) -> str:
+def sheet_html(sheet: TaskSheet, spec: Project) -> str:
     """A task sheet as one HTML page."""
-    return to_html(_sheet(sheet, language))
+    return to_html(_sheet(sheet, spec))
 
 
-def _sheet(sheet: TaskSheet, language: Language) -> Document:
-    document = Document(t(language, "sheet"), language)
-    document.add(*sheet_blocks(sheet, language))
+def _sheet(sheet: TaskSheet, spec: Project) -> Document:
+    document = Document(t(spec.language, "sheet"), spec.language)
+    document.add(*sheet_blocks(sheet, spec))
     return document
 
 
-def sheet_blocks(sheet: TaskSheet, language: Language) -> list[Block]:
+def sheet_blocks(sheet: TaskSheet, spec: Project) -> list[Block]:
     """The goal, and per stage: inputs, expected numbers, blocking criteria, budget, signers, failure."""
+    language = spec.language
     comma, separator, colon = ("、", "；", "：") if language == "zh" else (", ", "; ", ": ")
     blocks: list[Block] = [Paragraph(f"{t(language, 'goal')}{colon}{sheet.goal}")]
     for stage in sheet.stages:
-        criteria = separator.join(_criterion(stage.name, c, language) for c in stage.criteria if c.blocking)
+        criteria = separator.join(_criterion(stage.name, c, spec) for c in stage.criteria if c.blocking)
         budget = human(stage.budget_hours, "h", language) if stage.budget_hours else t(language, "no_budget")
         facts = [
             ("inputs", comma.join(stage.inputs) or t(language, "nothing")),
@@ -189,13 +190,14 @@ def sheet_blocks(sheet: TaskSheet, language: Language) -> list[Block]:
         blocks += [
             Heading(stage_title(language, stage.name), 3),
             Bullets([f"{t(language, key)}{colon}{value}" for key, value in facts], data=True),
-            _expected_numbers(stage, language),
+            _expected_numbers(stage, spec),
         ]
     return [*blocks, *_findings(sheet, language)]
 
 
-def _expected_numbers(stage: SheetStage, language: Language) -> Block:
+def _expected_numbers(stage: SheetStage, spec: Project) -> Block:
     """What a stage should bring, with where each number comes from."""
+    language = spec.language
     if not stage.expected:
         return Paragraph(f"{t(language, 'expected_value')}{'：' if language == 'zh' else ': '}{t(language, 'nothing')}")
     rows = []
@@ -205,7 +207,7 @@ def _expected_numbers(stage: SheetStage, language: Language) -> Block:
             rule = "" if e.by_rule is None else human(e.by_rule, e.unit, language)
             why = t(language, "set_by_person", value=rule) if rule else t(language, "set_by_person_alone")
         value = Cell(human(e.value, e.unit, language), number=True)
-        rows.append([Cell(metric_title(stage.name, e.metric, language)), value, Cell(why, tone="quiet")])
+        rows.append([Cell(metric_title(stage.name, e.metric, language, spec)), value, Cell(why, tone="quiet")])
     return Table([t(language, key) for key in ("metric", "expected_value", "why")], rows)
 
 
@@ -225,7 +227,8 @@ def _findings(sheet: TaskSheet, language: Language) -> list[Block]:
     return [Heading(t(language, "findings"), 3), Table(header, rows)]
 
 
-def _criterion(stage: str, criterion: Criterion, language: Language) -> str:
-    unit = next((d.unit for d in definitions(stage) if d.name == criterion.metric), "")
-    bound = human(criterion.bound, unit, language)
-    return f"{metric_title(stage, criterion.metric, language)} {operator_sign(criterion.op)} {bound}"
+def _criterion(stage: str, criterion: Criterion, spec: Project) -> str:
+    unit = next((d.unit for d in spec.metrics_of(stage) if d.name == criterion.metric), "")
+    bound = human(criterion.bound, unit, spec.language)
+    title = metric_title(stage, criterion.metric, spec.language, spec)
+    return f"{title} {operator_sign(criterion.op)} {bound}"

@@ -15,7 +15,6 @@ from typing import Any
 from agents.report_texts import stage_title, t
 from agents.sheet_texts import FILE_HEAD
 from agents.stage_report import metric_title
-from specs.base import Language
 from specs.errors import Problem, SpecError
 from specs.project import Project
 from specs.proposals import Expectation, SheetStage, TaskSheet
@@ -36,8 +35,9 @@ _MOST = 1e15
 _UNPRINTED = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 
 
-def to_yaml(sheet: TaskSheet, language: Language, kept: Mapping[tuple[str, str], float] | None = None) -> str:
+def to_yaml(sheet: TaskSheet, spec: Project, kept: Mapping[tuple[str, str], float] | None = None) -> str:
     """The file of a drafted sheet. `kept` are numbers of a person, by stage and metric, that go into `value`."""
+    language = spec.language
     lines = [f"# {line}" for line in FILE_HEAD[language]]
     lines += ["version: 1", f"goal: {scalar(sheet.goal)}", "stages:"]
     for stage in sheet.stages:
@@ -49,19 +49,19 @@ def to_yaml(sheet: TaskSheet, language: Language, kept: Mapping[tuple[str, str],
             shown = {"metric": criterion.metric, "op": criterion.op, "bound": criterion.bound}
             lines.append(f"      - {_flow({**shown, 'blocking': criterion.blocking})}")
         lines += [f"    on_failure: {scalar(stage.on_failure)}", f"    budget_hours: {scalar(stage.budget_hours)}"]
-        lines += list(_expected_lines(stage, language, kept or {}))
+        lines += list(_expected_lines(stage, spec, kept or {}))
     if sheet.findings:
         lines += ["", f"# {t(language, 'findings')}:"]
         lines += [f"# - {_one_line(f.text)}  ->  {_one_line(f.sentence)}" for f in sheet.findings]
     return "\n".join(lines) + "\n"
 
 
-def _expected_lines(stage: SheetStage, language: Language, kept: Mapping[tuple[str, str], float]) -> Iterator[str]:
+def _expected_lines(stage: SheetStage, spec: Project, kept: Mapping[tuple[str, str], float]) -> Iterator[str]:
     yield "    expected:" + ("" if stage.expected else " []")
     for e in stage.expected:
         value = kept.get((stage.name, e.metric), e.value)
         entry = _flow({"metric": e.metric, "value": _plain(value), "unit": e.unit, "drafted": _plain(e.value)})
-        yield f"      - {entry}  # {metric_title(stage.name, e.metric, language)}: {_one_line(e.why)}"
+        yield f"      - {entry}  # {metric_title(stage.name, e.metric, spec.language, spec)}: {_one_line(e.why)}"
 
 
 def _plain(value: float) -> float | int:

@@ -31,7 +31,7 @@ from specs.base import Language
 from specs.criteria import Verdict, blocked
 from specs.decisions import Decision
 from specs.files import write_bytes
-from specs.metrics import MetricDefinition, definitions
+from specs.metrics import definitions
 from specs.project import Project
 from specs.proposals import Expectation
 from specs.results import Evidence
@@ -64,7 +64,7 @@ def stage_document(
     title = f"{stage_title(language, evidence.stage)} · {t(language, 'attempt', attempt=evidence.attempt)}"
     document = Document(f"{title} · {spec.project}", language)
     document.add(*rehearsal_line(spec), *parent_line(spec))
-    document.add(verdict_line(evidence, language))
+    document.add(verdict_line(evidence, spec))
     if evidence.verdicts:
         document.add(pieces_line(evidence, language))
     if not evidence.gated:
@@ -72,19 +72,19 @@ def stage_document(
     if spec.policy.solo:
         document.add(Paragraph(t(language, "solo"), "quiet"))
     document.add(_facts(evidence, spec))
-    document.add(Heading(t(language, "verdicts")), verdict_table(evidence, language), *where_failed(evidence, language))
-    if other := _unjudged(evidence, language):
+    document.add(Heading(t(language, "verdicts")), verdict_table(evidence, spec), *where_failed(evidence, spec))
+    if other := _unjudged(evidence, spec):
         document.add(Heading(t(language, "measured"), 3), other)
     rows = expected_rows(expected, evidence)
     if rows:
-        document.add(Heading(t(language, "expected")), expected_table(rows, language))
+        document.add(Heading(t(language, "expected")), expected_table(rows, spec))
     document.add(Heading(t(language, "notes")))
     document.add(Bullets(evidence.notes, data=True) if evidence.notes else Paragraph(t(language, "no_notes"), "quiet"))
     _add_plots(document, folder, evidence.stage, language)
     document.add(*stage_blocks(evidence.stage, folder / "artifacts", language))
     if decisions:
         document.add(Heading(t(language, "decisions")), decision_table(decisions, language))
-    _add_details(document, evidence, language)
+    _add_details(document, evidence, spec)
     return document
 
 
@@ -105,16 +105,17 @@ def parent_line(spec: Project) -> list[Block]:
     return [Paragraph(t(spec.language, "parent", **values))]
 
 
-def verdict_line(evidence: Evidence, language: Language) -> Paragraph:
+def verdict_line(evidence: Evidence, spec: Project) -> Paragraph:
     """One sentence: passed, passed with warnings, or blocked, and by what."""
+    language = spec.language
     failed = [v for v in evidence.verdicts if not v.passed]
     blocking = [v for v in failed if v.blocking]
     if not evidence.verdicts:
         return Paragraph(t(language, "no_criteria"), "warn")
     if blocking:
-        return Paragraph(t(language, "blocked", names=_titles(blocking, evidence.stage, language)), "bad")
+        return Paragraph(t(language, "blocked", names=_titles(blocking, evidence.stage, spec)), "bad")
     if failed:
-        return Paragraph(t(language, "passed_with_warnings", names=_titles(failed, evidence.stage, language)), "warn")
+        return Paragraph(t(language, "passed_with_warnings", names=_titles(failed, evidence.stage, spec)), "warn")
     return Paragraph(t(language, "all_passed"), "good")
 
 
@@ -130,18 +131,18 @@ def pieces_line(evidence: Evidence, language: Language) -> Paragraph:
     return Paragraph(f"{t(language, 'subtasks')}: " + " · ".join(said), "quiet")
 
 
-def _titles(verdicts: Sequence[Verdict], stage: str, language: Language) -> str:
-    return ("、" if language == "zh" else ", ").join(metric_title(stage, v.metric, language) for v in verdicts)
+def _titles(verdicts: Sequence[Verdict], stage: str, spec: Project) -> str:
+    titles = (metric_title(stage, v.metric, spec.language, spec) for v in verdicts)
+    return ("、" if spec.language == "zh" else ", ").join(titles)
 
 
-def _definition(stage: str, metric: str) -> MetricDefinition | None:
-    return next((d for d in definitions(stage) if d.name == metric), None)
+def metric_title(stage: str, metric: str, language: Language, spec: Project | None) -> str:
+    """The title of a metric, as the spec has it where the stage is one of its own; its name where nothing says more.
 
-
-def metric_title(stage: str, metric: str, language: Language) -> str:
-    """The title of a metric; one that a person added keeps its name."""
-    definition = _definition(stage, metric)
-    return definition.title[language] if definition else metric.replace("_", " ")
+    Without a spec, such as of a run whose spec cannot be read, only those of built-in stages are known.
+    """
+    known = definitions(stage) if spec is None else spec.metrics_of(stage)
+    return next((d.title[language] for d in known if d.name == metric), metric.replace("_", " "))
 
 
 def _facts(evidence: Evidence, spec: Project) -> Table:
@@ -157,8 +158,9 @@ def _facts(evidence: Evidence, spec: Project) -> Table:
     return Table(["", ""], rows)
 
 
-def verdict_table(evidence: Evidence, language: Language) -> Table:
+def verdict_table(evidence: Evidence, spec: Project) -> Table:
     """Every verdict, failures first; each with its value, its bound, and whether it blocks."""
+    language = spec.language
     order = sorted(evidence.verdicts, key=lambda v: (v.passed, not v.blocking))
     rows = []
     for verdict in order:
@@ -170,7 +172,7 @@ def verdict_table(evidence: Evidence, language: Language) -> Table:
         rows.append(
             [
                 Cell(f"{_MARKS[outcome]} {t(language, outcome)}", tone=tone),
-                Cell(_said_by(metric_title(evidence.stage, verdict.metric, language), verdict.reason, language)),
+                Cell(_said_by(metric_title(evidence.stage, verdict.metric, language, spec), verdict.reason, language)),
                 Cell(value, number=True),
                 Cell(f"{operator_sign(verdict.op)} {human(verdict.bound, verdict.unit, language)}", number=True),
                 Cell(t(language, "blocking" if verdict.blocking else "warns"), tone="quiet"),
@@ -179,10 +181,11 @@ def verdict_table(evidence: Evidence, language: Language) -> Table:
     return Table([t(language, k) for k in ("result", "metric", "value", "bound", "kind")], rows)
 
 
-def where_failed(evidence: Evidence, language: Language) -> list[Block]:
+def where_failed(evidence: Evidence, spec: Project) -> list[Block]:
     """The first places behind each failed verdict that has a value and names some; nothing when none does."""
+    language = spec.language
     rows = [
-        [Cell(metric_title(evidence.stage, v.metric, language)), Cell(v.reason, data=True)]
+        [Cell(metric_title(evidence.stage, v.metric, language, spec)), Cell(v.reason, data=True)]
         for v in evidence.verdicts
         if not v.passed and v.value is not None and v.reason and v.reason != SELF_REPORTED
     ]
@@ -201,9 +204,10 @@ def operator_sign(op: str) -> str:
     return {"==": "=", "!=": "≠", "<=": "≤", ">=": "≥"}.get(op, op)
 
 
-def _unjudged(evidence: Evidence, language: Language) -> Table | None:
+def _unjudged(evidence: Evidence, spec: Project) -> Table | None:
+    language = spec.language
     judged = {v.metric for v in evidence.verdicts}
-    known = [d.name for d in definitions(evidence.stage)]
+    known = [d.name for d in spec.metrics_of(evidence.stage)]
     names = [n for n in known if n in evidence.metrics and n not in judged]
     names += sorted(n for n in evidence.metrics if n not in judged and n not in known)
     rows = []
@@ -212,7 +216,7 @@ def _unjudged(evidence: Evidence, language: Language) -> Table | None:
         value = human(metric.value, metric.unit, language)
         if metric.value is None and metric.reason:
             value = f"{value}: {metric.reason}"
-        title = _said_by(metric_title(evidence.stage, name, language), metric.reason, language)
+        title = _said_by(metric_title(evidence.stage, name, language, spec), metric.reason, language)
         rows.append([Cell(title), Cell(value, number=True)])
     return Table([t(language, "metric"), t(language, "value")], rows) if rows else None
 
@@ -240,14 +244,15 @@ def expected_rows(expected: Sequence[Expectation | ExpectedRow], evidence: Evide
     return rows
 
 
-def expected_table(rows: Sequence[ExpectedRow], language: Language, with_stage: bool = False) -> Table:
+def expected_table(rows: Sequence[ExpectedRow], spec: Project, with_stage: bool = False) -> Table:
     """Expected and actual numbers with their relative difference; over several stages with what the sheet said."""
+    language = spec.language
     table = []
     for row in rows:
         difference = row.difference
         shown = _difference(difference)
         cells = [
-            Cell(metric_title(row.stage, row.metric, language)),
+            Cell(metric_title(row.stage, row.metric, language, spec)),
             Cell(human(row.expected, row.unit, language), number=True),
             Cell(t(language, "pending") if row.actual is None else human(row.actual, row.unit, language), number=True),
             Cell(shown, number=True, tone="warn" if difference is not None and abs(difference) > 0.2 else ""),
@@ -307,10 +312,13 @@ def decision_table(decisions: Sequence[Decision], language: Language) -> Table:
     return Table([t(language, k) for k in ("gate", "round", "choice", "actor", "authentication", "comment")], rows)
 
 
-def _add_details(document: Document, evidence: Evidence, language: Language) -> None:
+def _add_details(document: Document, evidence: Evidence, spec: Project) -> None:
     """Folded: how every metric is recomputed, and every file with its digest."""
+    language = spec.language
     recomputed = [
-        [Cell(d.title[language]), Cell(d.recomputed)] for d in definitions(evidence.stage) if d.name in evidence.metrics
+        [Cell(d.title[language]), Cell(d.recomputed, data=evidence.stage in spec.added_stages)]
+        for d in spec.metrics_of(evidence.stage)
+        if d.name in evidence.metrics
     ]
     if recomputed:
         document.add(Table([t(language, "metric"), ""], recomputed, folded=t(language, "recomputed")))

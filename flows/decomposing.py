@@ -91,14 +91,14 @@ def write_to(drafted: Draft, file: Path | None, shown: TaskSheet) -> Written:
     """
     from agents.reporter import sheet_html, sheet_page
 
-    language = drafted.loaded.spec.language
+    spec = drafted.loaded.spec
     file = drafted.loaded.folder / FILE_NAME if file is None else file
     suffix = file.suffix.lower()
     if suffix in (".yaml", ".yml"):
-        return Written(file, write_sheet(file, drafted.sheet, drafted.loaded.spec))
+        return Written(file, write_sheet(file, drafted.sheet, spec))
     if suffix not in (".md", ".html"):
         raise InputError(f"{file} is no sheet by its name", "name a file that ends in .yaml, .md or .html")
-    page = sheet_page(shown, language) if suffix == ".md" else sheet_html(shown, language)
+    page = sheet_page(shown, spec) if suffix == ".md" else sheet_html(shown, spec)
     with storage_errors(file):
         write_bytes(file, page.encode())
     return Written(file, 0)

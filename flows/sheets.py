@@ -52,7 +52,7 @@ def write_sheet(file: Path, drafted: TaskSheet, spec: Project) -> int:
             ) from error
         kept = of_people(found)
         drafted = _with_words(drafted, found)
-    write_bytes(file, to_yaml(drafted, spec.language, kept).encode())
+    write_bytes(file, to_yaml(drafted, spec, kept).encode())
     return len(kept)
 
 

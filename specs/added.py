@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints, create_model, field_validator, model_validator
 
-from specs.base import Name, Strict
-from specs.criteria import Criterion, Op
-from specs.metrics import STAGES, MetricDefinition
+from specs.base import Language, Name, Strict
+from specs.criteria import Criterion, Op, merge
+from specs.metrics import OF_REWRITTEN, STAGES, MetricDefinition, criteria_of
 from specs.stage_graph import BUILT_IN, StageGraph, sorted_graph
 
 OWN_PACKAGE = "tasks.added"
@@ -23,10 +23,19 @@ OWN_PACKAGE = "tasks.added"
 READ_BY: dict[str, dict[str, tuple[str, ...]]] = {
     "data": {"samples.parquet": ("dry_run", "stress_test", "train", "evaluate")},
 }
-"""Per built-in stage, the artifacts that can be rewritten and the built-in stages that read them."""
+"""Per built-in stage, the artifacts that can be rewritten and the built-in stages that read them.
+
+These are what the run is made of, and no evidence of what a stage did: the fate of every row, the batch plan, weights
+and losses stand for what was measured and approved, so that no later stage may put others in their place.
+"""
+
+REWRITABLE = tuple(f"{stage}/{file}" for stage, files in READ_BY.items() for file in files)
+"""What `rewrites` may name."""
 
 SELF_REPORTED = "self-reported by the stage"
 """The reason that stands beside a metric which nobody computes again."""
+
+LONGEST_TITLE = 80
 
 RESERVED = ("project_files", "written_outside", "sheet", "handed_in", "author.json", "self_reported.json")
 """What lies in the artifacts of an added stage beside what it writes."""
@@ -37,6 +46,7 @@ TaskName = Annotated[
 ]
 _PATH = re.compile(r"[^\s/\\:*?\"<>|][^/\\:*?\"<>|]*(/[^\s/\\:*?\"<>|][^/\\:*?\"<>|]*)*")
 _PROJECT = "project:"
+_MARKUP = frozenset("\\`*_[]<>|#~&")
 
 
 class AddedParameter(Strict):
@@ -68,9 +78,28 @@ class AddedMetric(Strict):
     """A metric that an added stage reports."""
 
     unit: str = Field(description="such as samples, share, count, s, bytes, nats/token")
+    title: str | dict[Language, str] | None = Field(
+        None, description="how reports call it: a text, or {en: ..., zh: ...}; null: its name"
+    )
     self_reported: bool = Field(
         False, description="true: the stage's own word, shown as such; false: verify computes it again"
     )
+
+    def titles(self, name: str) -> dict[str, str]:
+        """The title in each language; where only one is written, it stands in both."""
+        written = {"en": self.title, "zh": self.title} if isinstance(self.title, str) else dict(self.title or {})
+        known = next(iter(written.values()), name.replace("_", " "))
+        return {"en": written.get("en", known), "zh": written.get("zh", known)}
+
+    @field_validator("title")
+    @classmethod
+    def _says_something(cls, value: str | dict[Language, str] | None) -> str | dict[Language, str] | None:
+        written = [value] if isinstance(value, str) else [] if value is None else list(value.values())
+        if value is not None and (not written or not all(_is_title(text) for text in written)):
+            raise ValueError(
+                f"is no title; write up to {LONGEST_TITLE} characters without markup, or {{en: ..., zh: ...}}"
+            )
+        return value
 
 
 class AddedCriterion(Strict):
@@ -126,6 +155,17 @@ class AddedStage(Strict):
                 )
         return value
 
+    @field_validator("rewrites", mode="before")
+    @classmethod
+    def _rewritable(cls, value: Any) -> Any:
+        if value is not None and value not in REWRITABLE:
+            raise ValueError(
+                f"{str(value)[:80]!r} cannot be rewritten; write {' or '.join(REWRITABLE)}, or take it out and let "
+                "the stages that need the new file read it by their inputs: all other artifacts are evidence of what "
+                "was measured and approved"
+            )
+        return value
+
     @field_validator("outputs")
     @classmethod
     def _inside(cls, value: list[str]) -> list[str]:
@@ -151,14 +191,20 @@ class AddedStage(Strict):
                 f"metrics has {', '.join(computed)} that nothing computes again; add verify: package.module:function, "
                 "or self_reported: true to each"
             )
+        measured = [d.name for d in self.measured_besides]
+        if twice := [name for name in measured if name in self.metrics]:
+            raise ValueError(
+                f"metrics declares {', '.join(twice)}, which is measured of every stage that rewrites samples; take it "
+                "out, and out of what verify answers"
+            )
+        known = [*self.metrics, *measured]
         for criterion in self.criteria:
-            if criterion.metric not in self.metrics:
+            if criterion.metric not in known:
                 raise ValueError(
-                    f"criteria judge {criterion.metric!r}, which is no metric of it; metrics are "
-                    f"{', '.join(self.metrics)}"
+                    f"criteria judge {criterion.metric!r}, which is no metric of it; metrics are {', '.join(known)}"
                 )
         for name in self.expected:
-            if name not in self.metrics:
+            if name not in known:
                 raise ValueError(f"expected names {name!r}, which is no metric of it; take it out")
         for name in self.parameters:
             if hasattr(Strict, name) or name.startswith(("model_dump", "model_validate")):
@@ -185,9 +231,15 @@ class AddedStage(Strict):
         """What it imports, as module:function."""
         return [t for t in (self.hand_out, self.task, self.verify) if t is not None]
 
+    @property
+    def measured_besides(self) -> tuple[MetricDefinition, ...]:
+        """What is measured of it by Gatewright, beside what it declares."""
+        return OF_REWRITTEN if self.rewrites else ()
+
     def judged_by(self) -> list[Criterion]:
-        """Its criteria."""
-        return [Criterion(metric=c.metric, op=c.op, bound=c.bound, blocking=c.blocking) for c in self.criteria]
+        """Its criteria, added to those that hold for every stage that rewrites; merged as those of built-in stages."""
+        own = [Criterion(metric=c.metric, op=c.op, bound=c.bound, blocking=c.blocking) for c in self.criteria]
+        return merge(criteria_of(self.measured_besides), own)
 
 
 def is_plain_path(path: str) -> bool:
@@ -221,6 +273,23 @@ def _rewritten_again(name: str, rewriting: Mapping[str, Any], added: Mapping[str
     """Whether another stage rewrites what this one wrote: reading something else of it does not carry that on."""
     wrote = f"{name}/{str(rewriting[name]).partition('/')[2]}"
     return any(wrote in added[other].inputs.values() for other in rewriting if other != name)
+
+
+def rewritten_input(stage: AddedStage, added: Mapping[str, AddedStage]) -> str | None:
+    """The input that a rewriting stage puts another table in the place of; None where it reads none.
+
+    Where it reads the table of several stages, that is the one which the others were made into last.
+    """
+    file = "/" + str(stage.rewrites).partition("/")[2]
+    sources = {n: s for n, s in sorted(stage.inputs.items()) if s == stage.rewrites or _is_rewritten(s, file, added)}
+    read_by = [added[s.partition("/")[0]].inputs.values() for s in sources.values() if s != stage.rewrites]
+    ends = [name for name, source in sources.items() if not any(source in read for read in read_by)]
+    return ends[0] if ends else None
+
+
+def _is_rewritten(source: str, file: str, added: Mapping[str, AddedStage]) -> bool:
+    owner = added.get(source.partition("/")[0])
+    return owner is not None and owner.rewrites is not None and source.endswith(file)
 
 
 def rewriters_apart(added: Mapping[str, AddedStage]) -> list[str]:
@@ -276,22 +345,21 @@ def parameters_model(stage: AddedStage) -> type[Strict]:
 
 def definitions_of(name: str, stage: AddedStage) -> list[MetricDefinition]:
     """The metrics of an added stage as the tables of reports read them."""
-    judged = {c.metric: c for c in stage.criteria}
+    judged = {c.metric: c for c in stage.judged_by()}
     found = []
     for metric, about in stage.metrics.items():
-        title = metric.replace("_", " ")
         how = "self-reported" if about.self_reported else stage.verify or " ".join(stage.verify_command or ())
-        criterion = judged.get(metric)
         found.append(
-            MetricDefinition(
-                stage=name,
-                name=metric,
-                unit=about.unit,
-                recomputed=how,
-                title={"en": title, "zh": title},
-                op=criterion.op if criterion else None,
-                bound=criterion.bound if criterion else None,
-                blocking=criterion.blocking if criterion else True,
-            )
+            MetricDefinition(stage=name, name=metric, unit=about.unit, recomputed=how, title=about.titles(metric))
         )
-    return found
+    found += [d.model_copy(update={"stage": name}) for d in stage.measured_besides]
+    return [
+        d.model_copy(update={"op": c.op, "bound": c.bound, "blocking": c.blocking})
+        if (c := judged.get(d.name)) is not None
+        else d
+        for d in found
+    ]
+
+
+def _is_title(text: str) -> bool:
+    return bool(text.strip()) and len(text) <= LONGEST_TITLE and text.isprintable() and not set(text) & _MARKUP

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from specs.added import OWN_PACKAGE, AddedStage, graph_of, in_package, rewriters_apart, stands_in
+from specs.added import OWN_PACKAGE, AddedStage, graph_of, in_package, rewriters_apart, rewritten_input, stands_in
 from specs.metrics import STAGES
 from specs.stage_graph import CycleError
 from specs.words import listed, nearest
@@ -75,9 +75,7 @@ def _rewriting(added: Mapping[str, AddedStage]) -> Iterator[AddedFault]:
     for name, stage in added.items():
         if not stage.rewrites:
             continue
-        artifact = stage.rewrites.partition("/")[2]
-        made = [source for source in stage.inputs.values() if not source.startswith(_PROJECT)]
-        if not any(source.endswith("/" + artifact) for source in made):
+        if rewritten_input(stage, added) is None:
             yield AddedFault(
                 (name, "rewrites"), "rewrites what it does not read", f"Add inputs: {{samples: {stage.rewrites}}}"
             )

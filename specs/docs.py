@@ -22,11 +22,12 @@ from specs.base import Language
 from specs.criteria import Op
 from specs.events import PAYLOADS
 from specs.fates import FATES, REASONS
-from specs.metrics import STAGES, MetricDefinition, definitions
+from specs.metrics import OF_REWRITTEN, STAGES, MetricDefinition, definitions
 from specs.model_walk import is_model
 from specs.parameters import PARAMETERS, LoraParameters, TrainingConfiguration
 from specs.project import Project
 from specs.sources import FaultCodes, Instructions, Manuals, Notes, SensorLogs, WorkOrders
+from specs.trials import TrialParameters
 
 NOTE = "<!-- made by `make docs` from the code; edit the models, not this page -->\n"
 TABLE = re.compile(r"(<!-- stages:begin -->\n).*?(<!-- stages:end -->)", re.DOTALL)
@@ -60,9 +61,19 @@ def metrics_page() -> str:
         "criteria; one on the same metric and side replaces the default.\n",
     ]
     for stage in STAGES:
-        rows = [[f"`{m.name}`", m.title["en"], m.unit, rule(m), kind(m), f"{m.recomputed}"] for m in definitions(stage)]
-        parts += [f"## {stage}\n", table(("metric", "what", "unit", "bound", "acts as", "recomputed from"), rows)]
+        parts += [f"## {stage}\n", _metrics_table(definitions(stage))]
+    parts += [
+        "## Stages of your own that rewrite samples\n",
+        "Measured by Gatewright of every added stage with `rewrites`, beside what the stage declares. Its `criteria` "
+        "add to these; one on the same metric and side replaces the default.\n",
+        _metrics_table(OF_REWRITTEN),
+    ]
     return "\n".join(parts)
+
+
+def _metrics_table(known: Iterable[MetricDefinition]) -> str:
+    rows = [[f"`{m.name}`", m.title["en"], m.unit, rule(m), kind(m), m.recomputed] for m in known]
+    return table(("metric", "what", "unit", "bound", "acts as", "recomputed from"), rows)
 
 
 def type_text(annotation: Any) -> str:
@@ -122,7 +133,7 @@ def parameters_page() -> str:
     ]
     for name, model in PARAMETERS.items():
         parts += [f"## {name}\n", f"{inspect.getdoc(model)}\n", fields_table(model)]
-    for model in (TrainingConfiguration, LoraParameters):
+    for model in (TrainingConfiguration, LoraParameters, TrialParameters):
         parts += [f"## {model.__name__}\n", f"{inspect.getdoc(model)}\n", fields_table(model)]
     return "\n".join(parts)
 

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field, TypeAdapter
 
+from specs.added import REWRITABLE, stands_in
 from specs.base import Language
 from specs.errors import GatewrightError, InputError, ModelError, Problem, SpecError
 from specs.loading import LoadedProject
 from specs.sources import FaultCodes, WorkOrders
+from specs.words import listed
 from specs.yaml_tree import dotted, read_yaml
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ def check_project(loaded: LoadedProject, with_model: bool) -> CheckReport:
     problems = [*problems, *_hardware_problems(loaded), *_parent_problems(loaded), *_added_problems(loaded)]
     if with_model:
         problems = [*problems, *_model_problems(loaded, notes)]
-    notes += [*_too_few(loaded, sources, bool(problems)), *_missing_packages(loaded)]
+    notes += [*_too_few(loaded, sources, bool(problems)), *_missing_packages(loaded), *_rewritten(loaded)]
     return CheckReport(_with_lines(problems, loaded), sources, notes, previews)
 
 
@@ -81,6 +83,20 @@ def _missing_packages(loaded: LoadedProject) -> list[str]:
     if loaded.spec.method == "qlora" and find_spec("bitsandbytes") is None:
         return ["method qlora needs bitsandbytes, which is not installed here: pip install 'gatewright[qlora]'"]
     return []
+
+
+def _rewritten(loaded: LoadedProject) -> list[str]:
+    """Which stages read what an added one wrote in place of what a built-in one did, and what may be rewritten."""
+    read: dict[str, list[str]] = {}
+    for reader, replaced in stands_in(loaded.spec.added_stages).items():
+        for owner, writer in replaced.items():
+            artifact = next(a for a in REWRITABLE if a.partition("/")[0] == owner)
+            read.setdefault(f"{writer}/{artifact.partition('/')[2]} in place of {artifact}", []).append(reader)
+    return [
+        f"{listed(readers, 'and')} read {what}: leaks across the split are measured again when it is written. Only "
+        f"{listed(REWRITABLE, 'and')} can be rewritten; all other artifacts are evidence"
+        for what, readers in read.items()
+    ]
 
 
 def _hardware_problems(loaded: LoadedProject) -> list[Problem]:

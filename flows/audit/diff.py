@@ -164,7 +164,7 @@ def _data(history: History, unread: list[str]) -> dict[str, Fact]:
 def _metrics(history: History, language: Language, unread: list[str]) -> dict[str, Fact]:
     return {
         f"{stage}.{name}": Fact(
-            title=f"{stage_title(language, stage)}: {metric_title(stage, name, language)}",
+            title=f"{stage_title(language, stage)}: {metric_title(stage, name, language, history.spec)}",
             value=metric.value,
             shown=human(metric.value, metric.unit, language),
         )

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -34,6 +35,7 @@ from specs.events import (
 )
 from specs.metrics import STAGES
 from specs.policy import Policy, read_frozen
+from specs.project import Project
 from specs.results import Evidence
 from specs.stage_graph import RELEASE, stage_name_problem
 
@@ -210,6 +212,14 @@ class History:
         """The frozen policy as it lies there; None where it cannot be read."""
         try:
             return read_frozen((self.run_dir / "policy.json").read_bytes())
+        except (OSError, ValueError):
+            return None
+
+    @cached_property
+    def spec(self) -> Project | None:
+        """The frozen spec as it lies there, for what things are called; None where it cannot be read. Read once."""
+        try:
+            return Project.model_validate_json((self.run_dir / "spec.json").read_bytes())
         except (OSError, ValueError):
             return None
 

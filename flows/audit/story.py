@@ -123,7 +123,7 @@ def _differences(history: History, language: Language) -> list[str]:
     found: list[str] = []
     for stage in history.state.stages:
         for attempt in history.state.attempts.get(stage, []):
-            found += _failures(attempt, language)
+            found += _failures(history, attempt, language)
     for (name, _), gate in sorted(history.state.gates.items(), key=lambda item: item[1].opened_at):
         decision, title = gate.decision, stage_title(language, name)
         found += [
@@ -190,7 +190,7 @@ def _few(texts: list[str], count: int, kind: str, language: Language) -> list[st
     return [*texts[:_TOLD], word(language, "more", count=count - _TOLD, kind=kind)]
 
 
-def _failures(attempt: Attempt, language: Language) -> list[str]:
+def _failures(history: History, attempt: Attempt, language: Language) -> list[str]:
     values = {"stage": stage_title(language, attempt.stage), "attempt": attempt.number}
     if attempt.state == "failed":
         return [word(language, "crashed", message=attempt.message, **values)]
@@ -200,7 +200,7 @@ def _failures(attempt: Attempt, language: Language) -> list[str]:
         word(
             language,
             "failed",
-            metric=metric_title(attempt.stage, v.metric, language),
+            metric=metric_title(attempt.stage, v.metric, language, history.spec),
             value=human(v.value, v.unit, language),
             op=_OPS[v.op],
             bound=human(v.bound, v.unit, language),
@@ -253,7 +253,7 @@ def _attempt(history: History, attempt: Attempt, language: Language) -> list[str
         metric, wanted = evidence.metrics[name], expected.get(name)
         rows.append(
             (
-                metric_title(attempt.stage, name, language),
+                metric_title(attempt.stage, name, language, history.spec),
                 human(wanted.value, wanted.unit, language) if wanted else "-",
                 human(metric.value, metric.unit, language),
                 _verdict(verdicts.get(name), metric, language),

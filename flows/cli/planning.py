@@ -157,7 +157,7 @@ def decompose(
     elif written is None:
         from flows.cli.pages import Page
 
-        show(Page(sheet_page(sheet, spec.language)))
+        show(Page(sheet_page(sheet, spec)))
     if written is not None:
         tell(f"wrote {written.file}" + (f"; {written.kept} numbers of yours were kept" if written.kept else ""))
         blocking = sum(f.blocking for f in sheet.findings)

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from specs.criteria import Criterion
-from specs.metrics import data, dry_run, evaluate, stress_test, train
+from specs.metrics import data, dry_run, evaluate, rewritten, stress_test, train
 from specs.metrics.definition import MetricDefinition
 
 STAGES: tuple[str, ...] = ("data", "dry_run", "stress_test", "train", "evaluate")
@@ -21,7 +23,18 @@ _TABLES: dict[str, tuple[MetricDefinition, ...]] = {
 
 DEFINITIONS: tuple[MetricDefinition, ...] = tuple(d for stage in STAGES for d in _TABLES[stage])
 
-__all__ = ["DEFINITIONS", "STAGES", "MetricDefinition", "default_criteria", "definitions"]
+OF_REWRITTEN: tuple[MetricDefinition, ...] = rewritten.DEFINITIONS
+"""What is measured of every added stage that rewrites samples, beside the metrics that it declares."""
+
+__all__ = [
+    "DEFINITIONS",
+    "OF_REWRITTEN",
+    "STAGES",
+    "MetricDefinition",
+    "criteria_of",
+    "default_criteria",
+    "definitions",
+]
 
 
 def definitions(stage: str) -> list[MetricDefinition]:
@@ -31,8 +44,13 @@ def definitions(stage: str) -> list[MetricDefinition]:
 
 def default_criteria(stage: str) -> list[Criterion]:
     """The criteria a stage has when the spec says nothing."""
+    return criteria_of(definitions(stage))
+
+
+def criteria_of(known: Iterable[MetricDefinition]) -> list[Criterion]:
+    """The criteria that stand in definitions."""
     return [
         Criterion(metric=d.name, op=d.op, bound=d.bound, blocking=d.blocking)
-        for d in definitions(stage)
+        for d in known
         if d.op is not None and d.bound is not None
     ]

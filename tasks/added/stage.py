@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
-from specs.added import SELF_REPORTED, AddedStage
+from specs.added import SELF_REPORTED, AddedStage, rewritten_input
 from specs.canonical import sha256_file
 from specs.criteria import Metric
 from specs.errors import GatewrightError, InputError, Stopped, WorkerError
@@ -19,6 +19,7 @@ from specs.project import Project
 from specs.stages import Handed, Progress, Quiet, StageContext, StageResult
 from tasks.added.job import AddedJob, Answer, HandedIn, Order
 from tasks.added.sources import project_file
+from tasks.verify import rewritten
 from tasks.workers import run_worker
 
 WORKER = "tasks.added.worker"
@@ -104,7 +105,11 @@ def metrics(folder: Path, inputs: Mapping[str, Path], context: Mapping[str, Any]
                 f"verify of {context['stage']} computed {', '.join(more)}, which it does not declare",
                 "declare each under metrics, without self_reported",
             )
-    return {name: found[name] for name in stage.metrics}
+    found = {name: found[name] for name in stage.metrics}
+    if stage.rewrites:
+        before = _rewritten_input(stage, spec, inputs, folder / "artifacts")
+        found |= rewritten.metrics(before, folder / "artifacts" / stage.rewrites.partition("/")[2], context)
+    return found
 
 
 def write_sheet(context: StageContext, progress: Progress) -> None:
@@ -296,12 +301,7 @@ def _same_format(context: StageContext, stage: AddedStage) -> None:
     import pyarrow.parquet as pq
 
     name = str(stage.rewrites).partition("/")[2]
-    before = next(
-        (p for n, p in _inputs(stage, context.inputs, context.artifacts / PROJECT_FILES).items() if p.name == name),
-        None,
-    )
-    if before is None:
-        raise InputError(f"{context.stage} rewrites {stage.rewrites} and does not read it", "name it among the inputs")
+    before = _rewritten_input(stage, context.spec, context.inputs, context.artifacts)
     try:
         old, new = pq.read_schema(before), pq.read_schema(context.artifacts / name)
     except (OSError, ValueError) as error:
@@ -314,6 +314,14 @@ def _same_format(context: StageContext, stage: AddedStage) -> None:
             f"{', '.join(wrong)}",
             "write every column of its input, with the same types",
         )
+
+
+def _rewritten_input(stage: AddedStage, spec: Project, folders: Mapping[str, Path], artifacts: Path) -> Path:
+    """The table that a rewriting stage read. Raises `InputError` where it reads none."""
+    name = rewritten_input(stage, spec.added_stages)
+    if name is None:
+        raise InputError(f"a stage rewrites {stage.rewrites} and does not read it", "name it among its inputs")
+    return _inputs(stage, folders, artifacts / PROJECT_FILES)[name]
 
 
 def _verified(

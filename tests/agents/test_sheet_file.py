@@ -35,7 +35,7 @@ def expected(sheet: TaskSheet, stage: str, metric: str) -> Expectation:
 
 def test_an_unchanged_file_is_the_draft(drafted):
     sheet, spec = drafted
-    found = read_sheet(to_yaml(sheet, spec.language), sheet, spec)
+    found = read_sheet(to_yaml(sheet, spec), sheet, spec)
     assert of_people(found) == {}
     assert stale(found, sheet) == []
     assert with_numbers(sheet, found) == sheet
@@ -52,19 +52,19 @@ def test_a_changed_number_is_a_persons_and_keeps_what_the_rules_said(drafted):
     sheet, spec = drafted
     was = expected(sheet, "data", "samples_train").value
     line = f'value: {int(was)}, unit: "samples"'
-    text = to_yaml(sheet, spec.language).replace(line, 'value: 77, unit: "samples"', 1)
+    text = to_yaml(sheet, spec).replace(line, 'value: 77, unit: "samples"', 1)
     found = read_sheet(text, sheet, spec)
     assert of_people(found) == {("data", "samples_train"): 77}
     mine = expected(with_numbers(sheet, found), "data", "samples_train")
     assert (mine.value, mine.by_rule, mine.set_by) == (77, was, BY_PERSON)
     assert expected(with_numbers(sheet, found, all_of_file=False), "data", "samples_train") == mine
-    again = to_yaml(sheet, spec.language, of_people(found))
+    again = to_yaml(sheet, spec, of_people(found))
     assert of_people(read_sheet(again, sheet, spec)) == of_people(found)
 
 
 def test_budgets_and_sentences_may_be_changed(drafted):
     sheet, spec = drafted
-    text = to_yaml(sheet, spec.language).replace("budget_hours: null", "budget_hours: 2.5", 1)
+    text = to_yaml(sheet, spec).replace("budget_hours: null", "budget_hours: 2.5", 1)
     text = text.replace(f'on_failure: "{sheet.stages[0].on_failure}"', "on_failure: call Mei", 1)
     first = with_numbers(sheet, read_sheet(text, sheet, spec)).stages[0]
     assert (first.budget_hours, first.on_failure) == (2.5, "call Mei")
@@ -90,7 +90,7 @@ def test_budgets_and_sentences_may_be_changed(drafted):
 )
 def test_what_is_not_to_be_changed_here_is_refused_by_its_line(drafted, old, new, path):
     sheet, spec = drafted
-    text = to_yaml(sheet, spec.language)
+    text = to_yaml(sheet, spec)
     assert old in text
     changed = text.replace(old, new, 1)
     with pytest.raises(SpecError) as refused:
@@ -116,7 +116,7 @@ def test_a_file_that_is_no_sheet_is_refused(drafted, text):
 
 def test_numbers_that_the_rules_would_draft_otherwise_now_are_named(drafted):
     sheet, spec = drafted
-    found = read_sheet(to_yaml(sheet, spec.language), sheet, spec)
+    found = read_sheet(to_yaml(sheet, spec), sheet, spec)
     data, *rest = sheet.stages
     moved = [e.model_copy(update={"value": 999}) if e.metric == "rows_total" else e for e in data.expected]
     now = sheet.model_copy(update={"stages": [data.model_copy(update={"expected": moved}), *rest]})
@@ -141,7 +141,7 @@ def test_no_text_can_break_the_file(drafted):
     why = [e.model_copy(update={"why": odd}) for e in first.expected]
     changed = first.model_copy(update={"on_failure": odd, "expected": why})
     sheet = TaskSheet(goal=odd, stages=[changed, *rest])
-    assert with_numbers(sheet, read_sheet(to_yaml(sheet, spec.language), sheet, spec)) == sheet
+    assert with_numbers(sheet, read_sheet(to_yaml(sheet, spec), sheet, spec)) == sheet
 
 
 def added(*inputs: str) -> Project:
@@ -153,7 +153,7 @@ def added(*inputs: str) -> Project:
 def test_a_file_written_from_project_yaml_is_that_of_the_run_whose_spec_is_frozen():
     spec = added("data/buckets.json", "project:raw/words.csv", "data/samples.parquet")
     frozen = Project.model_validate_json(canonical_bytes(spec))
-    written = to_yaml(sheet_of(context("data", spec)), "en")
+    written = to_yaml(sheet_of(context("data", spec)), spec)
     shown = sheet_of(context("data", frozen))
     assert with_numbers(shown, read_sheet(written, shown, frozen)) == shown
     inputs = next(s.inputs for s in shown.stages if s.name == "look")
@@ -169,7 +169,7 @@ def test_a_number_written_over_the_rules_opens_no_gate(tmp_path, lowered):
     known = context("data", spec, base_model=write_model(tmp_path / "m", 135_000_000), survey=survey)
     sheet = sheet_of(known)
     assert "over-budget" in {f.rule for f in sheet.findings if f.blocking}
-    lines = to_yaml(sheet, "en").splitlines()
+    lines = to_yaml(sheet, spec).splitlines()
     place = next(n for n, line in enumerate(lines) if '"training_hours"' in line)
     lines[place : place + 1] = [re.sub(r"value: [0-9.]+", lowered, lines[place])] if lowered else []
     found = read_sheet("\n".join(lines), sheet, spec)

@@ -101,7 +101,8 @@ def later_expected(metric: str, value: float, unit: str):
 
 def test_the_sheet_reads_in_both_languages():
     for language, word in (("en", "Signed by"), ("zh", "签字人")):
-        page = sheet_page(draft_sheet(project(language=language, caps=DEMO_CAPS), SUMMARIES), language)
+        spec = project(language=language, caps=DEMO_CAPS)
+        page = sheet_page(draft_sheet(spec, SUMMARIES), spec)
         assert page.count(word) == len(STAGES)
         assert "raw/w.csv" in page
 
@@ -122,8 +123,9 @@ def test_no_earlier_run_corrects_what_project_yaml_states():
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_what_a_stage_runs_is_read_as_it_is_written_on_every_page(language):
     look = {"command": ["sieve"], "metrics": {"m": {"unit": "samples", "self_reported": True}}}
-    sheet = sheet_of(context("data", project(language=language, added_stages={"look": look})))
-    for page in (sheet_page(sheet, language), sheet_html(sheet, language)):
+    spec = project(language=language, added_stages={"look": look})
+    sheet = sheet_of(context("data", spec))
+    for page in (sheet_page(sheet, spec), sheet_html(sheet, spec)):
         (line,) = [line for line in page.replace("<li>", "\n").splitlines() if "sieve" in line]
         assert "`" not in line
 

@@ -14,12 +14,17 @@ import pytest
 
 from agents.citations import numbers_in, uncited_numbers
 from agents.report_texts import stage_title
-from agents.reporter import write_stage_report
+from agents.reporter import sheet_page, write_stage_report
+from agents.sheet_file import to_yaml
 from agents.stage_report import expected_rows
+from agents.task_sheet import sheet_of
+from specs.added import SELF_REPORTED
+from specs.criteria import Metric, judge
 from specs.decisions import Decision
 from specs.metrics import definitions
 from specs.proposals import Expectation
 from tasks.plots import draw
+from tests.agents.proposer_cases import context
 from tests.reports.report_attempts import WRITERS, evidence, project
 
 EXPECTED = [Expectation(metric="rows_total", value=1300, unit="rows", why="probe")]
@@ -236,3 +241,32 @@ def test_a_stage_that_a_person_added_gets_a_report_too(tmp_path):
     found = evidence("data", folder, spec).model_copy(update={"stage": "expert_labelling"})
     write_stage_report(folder, found, [], spec)
     assert "rows unaccounted" in (folder / "report.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("language", "title"), [("en", "words counted"), ("zh", "数出的词")])
+def test_a_metric_of_an_added_stage_is_called_what_the_stage_calls_it_on_every_page(tmp_path, language, title):
+    look = {
+        "command": ["count"],
+        "metrics": {
+            "words": {"unit": "words", "self_reported": True, "title": {"en": "words counted", "zh": "数出的词"}},
+            "lines": {"unit": "lines", "self_reported": True},
+        },
+        "criteria": [{"metric": "words", "op": ">", "bound": 0}],
+        "expected": {"words": 50},
+    }
+    spec = project(language, added_stages={"look": look})
+    values = {"words": -1, "lines": 3}
+    metrics = {name: Metric(value=value, unit=name, reason=SELF_REPORTED) for name, value in values.items()}
+    found = evidence("data", tmp_path, project()).model_copy(
+        update={"stage": "look", "metrics": metrics, "verdicts": judge(spec.criteria("look"), metrics)}
+    )
+    write_stage_report(tmp_path, found, [], spec)
+    report = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert report.count(title) == 2  # what blocks, and the verdict
+    assert "lines" in report
+    sheet = sheet_of(context("data", spec))
+    (stage,) = [s for s in sheet.stages if s.name == "look"]
+    assert stage.expected[0].unit == "words"
+    page = sheet_page(sheet, spec)
+    assert page.count(title) == 2  # criterion and expected number
+    assert title in to_yaml(sheet, spec)

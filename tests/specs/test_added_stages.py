@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from specs.added import parameters_model
+from specs.added import parameters_model, rewritten_input
 from specs.canonical import canonical_bytes
 from specs.errors import SpecError
 from specs.loading import parse_project
@@ -16,6 +16,7 @@ project: p
 base_model: tiny
 sources: [{kind: notes, path: raw/notes.md}]
 """
+REWRITES = "    rewrites: data/samples.parquet\n"
 STAGE = """\
   {name}:
     inputs: {{samples: {source}}}
@@ -36,7 +37,7 @@ def problems(text: str) -> list[tuple[int | None, str, str, str]]:
 
 
 def test_an_added_stage_takes_its_place_in_the_order():
-    spec = parse_project(HEAD + "added_stages:\n" + stage("expand", more="    rewrites: data/samples.parquet\n"))
+    spec = parse_project(HEAD + "added_stages:\n" + stage("expand", more=REWRITES))
     assert spec.graph.order == ("data", "expand", *STAGES[1:], "release")
     assert spec.graph.before["dry_run"] == ("expand",)
 
@@ -77,7 +78,11 @@ def test_what_waits_for_a_stage_that_it_feeds_is_a_ring():
         (stage("x", "project:../secret"), 6, "names neither", "project:raw/file.csv"),
         (stage("x", more="    command: [echo]\n"), 5, "needs task or command, and not both", "task:"),
         (stage("x", more="    criteria: [{metric: n, op: '>', bound: 0}]\n"), 10, "no metric of it", ""),
-        (stage("x", more="    rewrites: data/row_ledger.parquet\n"), 10, "", "data/samples.parquet"),
+        (stage("x", more="    rewrites: data/row_ledger.parquet\n"), 10, "cannot be rewritten", "data/samples.parquet"),
+        (stage("x", "project:samples.parquet", more=REWRITES), 10, "does not read", "inputs"),
+        (stage("x").replace("unit: count,", "unit: count, title: '',"), 9, "no title", "en: ..., zh: ..."),
+        (stage("x").replace("unit: count,", "unit: count, title: {zh: '<b>'},"), 9, "no title", "without markup"),
+        (stage("x").replace("m: {", "samples_across: {") + REWRITES, 9, "of every stage that rewrites", "take it out"),
         (stage("x", more="    parameters: {n: {value: 9, max: 3}}\n"), 10, "above max 3", "change one"),
     ],
 )
@@ -94,10 +99,9 @@ def test_metrics_that_nobody_computes_again_must_say_so():
 
 
 def test_two_stages_cannot_rewrite_the_samples_apart():
-    more = "    rewrites: data/samples.parquet\n"
-    found = problems("added_stages:\n" + stage("one", more=more) + stage("two", more=more))
+    found = problems("added_stages:\n" + stage("one", more=REWRITES) + stage("two", more=REWRITES))
     assert any("neither reads the other's" in f[2] for f in found)
-    chained = stage("one", more=more) + stage("two", "one/samples.parquet", more=more)
+    chained = stage("one", more=REWRITES) + stage("two", "one/samples.parquet", more=REWRITES)
     graph = parse_project(HEAD + "added_stages:\n" + chained).graph
     assert graph.before["dry_run"] == ("two",)
 
@@ -154,3 +158,39 @@ def test_an_output_takes_no_place_that_is_taken(output):
     text = "added_stages:\n" + stage("one").replace("outputs: [", f"outputs: [{output}, ")
     ((_, path, _, _),) = problems(text)
     assert path == "added_stages.one.outputs"
+
+
+def test_a_stage_that_rewrites_samples_is_judged_by_what_leaks_and_loosened_only_by_name():
+    loose = "    criteria:\n      - {metric: samples_across, op: '==', bound: 0, blocking: false}\n"
+    loose += "      - {metric: m, op: '>', bound: 1}\n"
+    spec = parse_project(HEAD + "added_stages:\n" + stage("x", more=REWRITES) + stage("y", "x/samples.parquet"))
+    judged = {c.metric: c.blocking for c in spec.criteria("x")}
+    assert judged == dict.fromkeys(
+        ("exact_duplicate_leakage", "near_duplicate_leakage", "parent_leakage", "samples_across"), True
+    )
+    assert spec.criteria("y") == []
+    spec = parse_project(HEAD + "added_stages:\n" + stage("x", more=REWRITES + loose))
+    assert {c.metric: c.blocking for c in spec.criteria("x")} == {**judged, "samples_across": False, "m": True}
+
+
+def test_the_table_that_was_made_last_is_the_one_that_is_rewritten():
+    both = "    after: [one]\n" + REWRITES
+    text = stage("one", more=REWRITES) + stage("two", more=both).replace("{samples: ", "{a: one/samples.parquet, z: ")
+    added = parse_project(HEAD + "added_stages:\n" + text).added_stages
+    assert rewritten_input(added["one"], added) == "samples"
+    assert rewritten_input(added["two"], added) == "a"
+
+
+@pytest.mark.parametrize(
+    ("written", "english", "chinese"),
+    [
+        ("{en: samples seen, zh: 看过的样本}", "samples seen", "看过的样本"),
+        ("{zh: 看过的样本}", "看过的样本", "看过的样本"),
+        ("samples seen", "samples seen", "samples seen"),
+        ("null", "m n", "m n"),
+    ],
+)
+def test_a_metric_is_called_what_the_stage_calls_it(written, english, chinese):
+    text = stage("x").replace("m: {", f"m_n: {{title: {written}, ")
+    (found,) = parse_project(HEAD + "added_stages:\n" + text).metrics_of("x")
+    assert found.title == {"en": english, "zh": chinese}

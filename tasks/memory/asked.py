@@ -64,6 +64,11 @@ def _refuse_packing(settings: TraceSettings) -> None:
 
 
 def _refuse_sharing(settings: TraceSettings) -> None:
+    if settings.gpus % settings.nodes:
+        raise InputError(
+            f"{settings.gpus} GPUs cannot be spread evenly over {settings.nodes} machines",
+            "--gpus counts the GPUs of all machines together",
+        )
     if settings.gpus > 1 and settings.sharding == "none":
         raise InputError(f"{settings.gpus} GPUs need a scheme", "add --sharding ddp, zero1, zero2, zero3 or fsdp")
     if settings.offload != "none" and settings.sharding not in ("zero2", "zero3", "fsdp"):

@@ -124,7 +124,7 @@ class Family(Strict):
     def _own(self) -> dict[str, Any]:
         """What the family decides of a member's settings."""
         batch = ("micro_batch", "seq_len", "padded", "evaluation_batch", "gradient_accumulation")
-        others = {*batch, "optimizer", "gpus", "sharding", "offload"}
+        others = {*batch, "optimizer", "gpus", "nodes", "sharding", "offload"}
         return {name: getattr(self.settings, name) for name in type(self.settings).model_fields if name not in others}
 
     def _trace(self, settings: TraceSettings, index: int) -> Trace:

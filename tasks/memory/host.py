@@ -22,17 +22,16 @@ class Host:
 
 
 def host(trace: Trace, settings: TraceSettings, offloaded_bytes: float = 0.0) -> Host:
-    """What all ranks of one machine take together; `offloaded_bytes` are pinned by each of them.
+    """What the ranks of one machine take together; `offloaded_bytes` are pinned by each of them.
 
     On a GPU the host holds the framework of every rank and, while loading, the weights as they lie in their files;
     while saving, trained weights and optimizer states, gathered once. Paged optimizer states stay. On a CPU the host
     is the device: only the framework and what saving copies are counted here.
     """
     saved = trace.trainable_bytes + trace.state_bytes
-    framework = FRAMEWORK_BYTES["cpu"] * settings.gpus
-    readers = 1 if settings.sharding in ONE_LOADS else settings.gpus
+    ranks = settings.ranks_per_node
+    framework = FRAMEWORK_BYTES["cpu"] * ranks
+    readers = 1 if settings.sharding in ONE_LOADS else ranks
     loaded = trace.weight_bytes * readers if settings.device == "cuda" else 0
     kept = trace.paged_bytes + round(offloaded_bytes)
-    return Host(
-        framework + max(loaded, saved) + kept * settings.gpus, saved * CHECKPOINTS_ON_DISK + trace.trainable_bytes
-    )
+    return Host(framework + max(loaded, saved) + kept * ranks, saved * CHECKPOINTS_ON_DISK + trace.trainable_bytes)

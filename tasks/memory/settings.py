@@ -47,6 +47,7 @@ class TraceSettings(Strict):
     kv_dtype: KvDtype | None = Field(None, description="of cached keys and values; null: that of the weights")
     in_fp32: bool = Field(False, description="shards are fp32, gathered in 16 bits: weights fp32 with autocast in FSDP")
     gpus: int = Field(1, ge=1, description="ranks that share the work")
+    nodes: int = Field(1, ge=1, description="machines that the ranks are spread over")
     sharding: Sharding = "none"
     offload: Offload = "none"
 
@@ -54,6 +55,11 @@ class TraceSettings(Strict):
     def quantised(self) -> bool:
         """Whether linear layers are packed to 4 bits."""
         return self.weights in ("nf4", "nf4-dq", "int4-gptq")
+
+    @property
+    def ranks_per_node(self) -> int:
+        """Ranks on the fullest machine."""
+        return -(-self.gpus // self.nodes)
 
     @property
     def generation(self) -> Generation:

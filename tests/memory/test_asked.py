@@ -22,6 +22,7 @@ ARCHITECTURE = {"model_type": "llama"}
     ("options", "words"),
     [
         ({"gpus": 2}, "need a scheme"),
+        ({"gpus": 2, "nodes": 4, "sharding": "ddp"}, "evenly"),
         ({"sharding": "ddp", "gpus": 2, "offload": "optimizer"}, "known for zero2"),
         ({"sharding": "zero2", "gpus": 2, "offload": "all"}, "keeps all weights"),
         ({"method": "qlora", "weights": "bf16"}, "4-bit weights"),
@@ -77,6 +78,18 @@ def test_every_rank_that_reads_the_weights_is_counted_on_the_host():
     pinned = host(trace, TraceSettings(architecture=ARCHITECTURE, gpus=4, sharding="fsdp"), offloaded_bytes=500)
     assert pinned.peak_bytes - sharded.peak_bytes == 4 * 500
     assert pinned.disk_bytes == 3 * (20 + 40) + 20
+
+
+@pytest.mark.parametrize("scheme", ["ddp", "zero3", "fsdp"])
+def test_a_machine_holds_what_its_own_ranks_take(scheme):
+    """Ranks of other machines take nothing of this one: two machines of four are as full as one of four."""
+    trace = Trace({}, 10, 1000, 2000, 20, 40, 0)
+    one, two = (
+        host(trace, TraceSettings(architecture=ARCHITECTURE, gpus=4 * n, nodes=n, sharding=scheme), 500) for n in (1, 2)
+    )
+    assert two == one
+    alone = host(trace, TraceSettings(architecture=ARCHITECTURE, gpus=8, sharding=scheme), 500)
+    assert alone.peak_bytes > two.peak_bytes
 
 
 @pytest.mark.parametrize("options", [{"method": "inference"}, {"attention": "flash", "micro_batch": 2}])

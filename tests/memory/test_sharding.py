@@ -133,3 +133,58 @@ def test_mixed_precision_keeps_fp32_shards():
     wanted, found = (rank.at(PLACES[4], parts(PLACES[4])) for rank in (pure, amp))
     for name in ("optimizer_states", "gradients", "temporary"):
         assert found[name] == 2 * wanted[name]
+
+
+def sized(values: float, layers: int = 32) -> Whole:
+    """A full fine-tuning in bf16 of so many values, all in layers."""
+    return replace(
+        whole(),
+        layers=layers,
+        weight_bytes=round(2 * values),
+        layer_weight_bytes=round(2 * values / layers),
+        total_parameters=round(values),
+        trainable_parameters=round(values),
+        trainable_bytes=round(2 * values),
+        state_bytes=round(4 * values),
+    )
+
+
+@given(st.floats(2e9, 2e11), st.integers(1, 64))
+def test_stage_3_steps_as_many_values_at_a_time_however_large_its_share_is(values: float, ranks: int):
+    """Beside its share of states and of 16-bit gradients stands what one group needs, of 1e9 values at most."""
+    rank = rank_of(sized(values), settings(sharding="zero3", gpus=ranks, optimizer="adamw_fused"))
+    at_step = rank.at(PLACES[4], {"temporary": 0.0})
+    beside = at_step["gradients"] + at_step["temporary"] - 2 * values / ranks
+    assert beside == pytest.approx(6 * min(values / ranks, 1e9), rel=1e-6)
+
+
+def test_stages_1_and_2_step_their_whole_share_at_once():
+    for scheme in ("zero1", "zero2"):
+        rank = rank_of(sized(16e9), settings(sharding=scheme, gpus=4, optimizer="adamw_fused"))
+        at_step = rank.at(PLACES[4], {"temporary": 0.0})
+        assert at_step["gradients"] + at_step["temporary"] == 8 * 4e9
+
+
+def test_an_optimizer_that_works_on_copies_needs_them_for_one_group():
+    rank = rank_of(sized(16e9), settings(sharding="zero3", gpus=4, optimizer="adamw"))
+    copies_in_bf16 = 2 * 16e9
+    assert rank.at(PLACES[4], {"temporary": copies_in_bf16})["temporary"] == 4 * 1e9
+
+
+def test_stage_3_holds_a_buffer_for_its_gradients_before_there_are_any():
+    rank = rank_of(sized(8e9), settings(sharding="zero3", gpus=4))
+    assert rank.at(PLACES[0], {})["gradients"] == 2 * 8e9 / 4
+
+
+@given(st.floats(1e8, 1e11), st.integers(2, 100), st.booleans())
+def test_layers_that_stay_gathered_are_few_enough_to_be_used_again_in_time(values: float, layers: int, again: bool):
+    model = sized(values, layers)
+    rank = rank_of(model, settings(sharding="zero3", gpus=8, activation_checkpointing=again))
+    stay = (
+        rank.at(Place("loss", "loss"), {})["gathered"] - 0.9 * 2 * model.hidden_size**2 - model.root_weight_bytes
+    ) / (model.layer_weight_bytes)
+    between = (3 if again else 2) * (stay - 1) * values / layers
+    assert 1 <= round(stay) <= layers
+    assert between < 1e9 * 1.000001
+    first = rank.at(Place("forward", "layer", 0), {})["gathered"]
+    assert first <= rank.at(Place("forward", "layer", -1), {})["gathered"]

@@ -1,4 +1,4 @@
-"""What a plan search takes from a run: its samples' lengths, and what its stress test measured."""
+"""What a plan search takes from a run: its samples' lengths, and what its stress test measured, read as published."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from typing import Any
 from flows.run_state import RunState
 from flows.workspace import Workspace, frozen_spec
 from specs.base import Language
-from specs.errors import InputError
+from specs.canonical import sha256_bytes
+from specs.errors import GatewrightError, InputError
 from specs.hardware import find_gpu
 from specs.parameters import TrainingConfiguration
 from tasks.memory.devices import Device
-from tasks.planning.measured import Measured, measured_of
+from tasks.planning.measured import Measured, Peak, peak_of, times_of
 
 
 @dataclass(frozen=True)
 class RunData:
     """Token counts of both splits, the base model as the spec names it, and what has been measured and configured."""
 
+    run: str
+    project: str
     lengths: tuple[int, ...]
     evaluation_lengths: tuple[int, ...]
     base_model: str
@@ -30,6 +33,7 @@ class RunData:
     measured_on: tuple[str, str]
     """Kind and name of the device of the stress test; empty where there is none."""
     notes: list[str]
+    """Keys of what is lacking, for `tasks/planning/texts.py`."""
 
 
 def data_of(workspace: Workspace, state: RunState) -> RunData:
@@ -47,11 +51,13 @@ def data_of(workspace: Workspace, state: RunState) -> RunData:
     measured, device = None, dict[str, Any]()
     if stress is not None and training is not None:
         buckets = _document(stress / "artifacts" / "measurement.json").get("buckets") or []
-        measured = measured_of(training, buckets)
+        measured = Measured(training=training, times=times_of(buckets), peak=_peak(workspace, state))
         device = _document(stress / "artifacts" / "device.json")
-        if measured is None:
-            notes.append("no_times")
+        notes += ["no_times"] if measured.times is None else []
+        notes += ["no_peak"] if measured.peak is None else []
     return RunData(
+        run=workspace.run,
+        project=spec.project,
         lengths=lengths["train"],
         evaluation_lengths=lengths["eval"],
         base_model=spec.base_model,
@@ -90,6 +96,18 @@ def model_folder(workspace: Workspace) -> Path:
     from flows.proposing import model_of
 
     return model_of(workspace, frozen_spec(workspace)).folder
+
+
+def _peak(workspace: Workspace, state: RunState) -> Peak | None:
+    """The measured peak of the stress test that counts; null where its file is gone, changed, or none."""
+    from flows.measured import CALIBRATION, published_bytes
+
+    attempt = state.current("stress_test")
+    try:
+        data = published_bytes(workspace, attempt, CALIBRATION) if attempt else None
+        return peak_of(json.loads(data), sha256_bytes(data)) if data else None
+    except (GatewrightError, OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _attempt(workspace: Workspace, state: RunState, stage: str) -> Path | None:

@@ -13,20 +13,18 @@ from flows.cli.output import emit, guarded, say, show
 from specs.base import Language, Strict
 from specs.errors import EXIT_DONE, InputError
 from specs.parameters import LoraParameters
-from tasks.planning.texts import lacking, placed, short, way_out
 from tasks.planning.texts import text as text_of
 
 if TYPE_CHECKING:
     from flows.plan_data import RunData
+    from flows.plan_words import Answer
     from specs.parameters import TrainingConfiguration
-    from tasks.planning.machine import Machine
-    from tasks.planning.plans import Limits, Plan, PlanSearch
+    from tasks.planning.plans import PlanSearch
 
 T = TypeVar("T", bound=Strict)
 OPTION = {"methods": "method", "optimizers": "optimizer", "limits": "length", "effective_batch": "effective-batch"}
 """Fields whose option has another name."""
 
-SHOWN, REFUSED_SHOWN = 10, 5
 Texts = Optional[list[str]]  # noqa: UP045  typer reads this at run time
 Text = Optional[str]  # noqa: UP045
 
@@ -101,10 +99,12 @@ def plan(
     """Search all plans for given cards: method, optimizer, batch, length, shards, offload; ranked, with reasons."""
     from flows.cli.progress import for_terminal
     from flows.plan_data import measured_for
+    from flows.plan_words import Answer, document
     from tasks.memory.architecture import architecture_of
     from tasks.planning.machine import machine_named, parse_cards
     from tasks.planning.plans import Limits
-    from tasks.planning.search import find_plans, positions_of
+    from tasks.planning.search import find_plans
+    from tasks.planning.weighing import positions_of
     from tasks.planning.workload import Workload
 
     _refuse_contradictions(data, samples, hours, money, price)
@@ -167,18 +167,11 @@ def plan(
         found = find_plans(base.name, architecture, machine, workload, limits, measured, progress)
     if plot is not None:
         _draw(found, plot, language)
+    answer = Answer(found, machine, workload, limits, positions, given, measured, unused)
     if as_json:
-        briefly = {"__all__": {"account": {"residents_by_phase", "notes"}}}
-        emit(found.model_dump(mode="json", exclude={"plans": briefly, "refused": briefly}))
+        emit(document(answer, language))
         return EXIT_DONE
-    _say(found, machine, limits, language)
-    for note in given.notes if given else ():
-        say(text_of(language, note))
-    if given and unused:
-        values = {"was": given.measured_on[1] or "?", "base": given.base_model}
-        say(text_of(language, unused, **values, device=found.device, model=found.model))
-    if past := workload.left_out(positions):
-        say(text_of(language, "past_positions", lengths=", ".join(map(str, past)), positions=positions))
+    _say(answer, language)
     if plot is not None:
         say(text_of(language, "picture", path=plot))
     return EXIT_DONE
@@ -217,7 +210,8 @@ def _adapters(rank: int | None, targets: str | None, training: TrainingConfigura
     """Rank and targets asked for, else those of the run."""
     lora = training.lora if training else LoraParameters()
     named = targets.split(",") if targets and targets != "all-linear" else targets or lora.targets
-    return {"rank": rank or lora.rank, "targets": named if isinstance(named, str) else tuple(named)}
+    shapes = {"rank": rank or lora.rank, "targets": named if isinstance(named, str) else tuple(named)}
+    return {**shapes, "dropout": lora.dropout}
 
 
 class Base(NamedTuple):
@@ -268,84 +262,32 @@ def _drawn_as(path: Path | None) -> str:
 
 
 def _draw(found: PlanSearch, path: Path, language: Language) -> None:
+    from flows.plan_words import REFUSED_SHOWN, SHOWN
     from specs.files import write_bytes
     from tasks.planning.picture import picture
     from tasks.planning.search import best_of_each
 
-    shown = best_of_each(found.plans, SHOWN) or found.refused[:REFUSED_SHOWN]
+    refused = [p for p in found.refused if p.account is not None]
+    shown = best_of_each(found.plans, SHOWN) or refused[:REFUSED_SHOWN]
     write_bytes(path, picture(found, shown, language, _drawn_as(path)))
 
 
-def _say(found: PlanSearch, machine: Machine, limits: Limits, language: Language) -> None:
-    """The table of the best plan of every kind, the refused ones with their ways out, and what was assumed."""
-    from tasks.planning.search import best_of_each
-
-    shown = best_of_each(found.plans, SHOWN)
-    if shown:
-        show(_table(found, shown, language))
-        best = shown[0]
-        usable, share = f"{found.usable_bytes / 2**30:.1f}", f"{best.utilisation:.0%}"
-        where = placed(best, language)
-        say(text_of(language, "preferred", plan=short(best, language), where=where, share=share, usable=usable))
-        for line in _notes(best, machine, limits, language):
-            say(f"  {line}")
-    else:
-        say(text_of(language, "none"))
-    counts = {"candidates": found.candidates, "feasible": len(found.plans), "refused": len(found.refused)}
-    say(text_of(language, "counted", **counts, batch=found.effective_batch))
-    if found.indivisible_ranks:
-        ranks = ", ".join(map(str, found.indivisible_ranks))
-        say(text_of(language, "indivisible", ranks=ranks, batch=found.effective_batch))
-    for refused in best_of_each(found.refused, REFUSED_SHOWN):
-        say(f"{text_of(language, 'refused_title')}: {short(refused, language)}; {placed(refused, language)}")
-        if refused.refused is not None:
-            for lack in refused.refused.lacks:
-                say(f"    {lacking(lack, language)}")
-            say(f"    {text_of(language, 'way_out')}: {way_out(refused.refused.way_out, language)}")
-
-
-def _notes(best: Plan, machine: Machine, limits: Limits, language: Language) -> list[str]:
-    """Where times come from, what they assume, and what the length limit leaves out."""
-    if best.seconds is None:
-        lines = [text_of(language, "no_time", device=machine.device.name)]
-    else:
-        link = f"{machine.link_gb_s:g} GB/s" if machine.link_gb_s else "?"
-        rates = {"host": machine.host_memory_gb_s, "disk": machine.disk_gb_s, "node": machine.node_link_gb_s}
-        lines = [text_of(language, f"source.{best.seconds.source}"), text_of(language, "assumed", link=link, **rates)]
-    if best.configuration.divides_layers:
-        lines.append(text_of(language, "not_run"))
-    if best.seconds is not None and best.duration is None:
-        lines.append(text_of(language, "no_hours"))
-    if best.duration is None and (limits.hours is not None or limits.money is not None):
-        lines.append(text_of(language, "limits_unknown"))
-    if best.samples_over_length:
-        limit = best.configuration.seq_len
-        lines.append(text_of(language, "over_long", count=best.samples_over_length, limit=limit))
-    return lines
-
-
-def _table(found: PlanSearch, plans: list[Plan], language: Language) -> Any:
+def _say(answer: Answer, language: Language) -> None:
+    """The run that was read, the table of the best plan of every kind, the notes, and the refused ones."""
     from rich.table import Table
 
-    title = text_of(language, "title", model=found.model, cards=found.cards, device=found.device)
-    table = Table(title=title, title_justify="left")
-    priced = any(p.duration and p.duration.money is not None for p in plans)
-    columns = ["plan", "placement", "memory", "step", "hours", *(["money"] if priced else []), "binds"]
-    for name in columns:
-        table.add_column(text_of(language, name), justify="left" if name in ("plan", "placement", "binds") else "right")
-    for plan in plans:
-        cells = {
-            "plan": short(plan, language),
-            "placement": placed(plan, language),
-            "memory": f"{plan.utilisation:.0%}",
-            "step": _interval(plan.seconds.expected, plan.seconds.low, plan.seconds.high) if plan.seconds else "",
-            "hours": _interval(plan.duration.hours, plan.duration.low, plan.duration.high) if plan.duration else "",
-            "money": f"{plan.duration.money:.2f}" if plan.duration and plan.duration.money is not None else "",
-            "binds": ", ".join(text_of(language, f"bind.{b}") for b in plan.binds),
-        }
-        table.add_row(*(cells[name] for name in columns))
-    return table
+    from flows.plan_words import lines_after, lines_before, table_cells
 
-
-def _interval(expected: float, low: float, high: float) -> str:
-    return f"{expected:.3g} ({low:.3g}-{high:.3g})"
+    for line in lines_before(answer, language):
+        say(line)
+    title, names, rows = table_cells(answer.found, language)
+    if rows:
+        table = Table(title=title, title_justify="left")
+        for name in names:
+            words = name in ("plan", "placement", "binds")
+            table.add_column(text_of(language, name), justify="left" if words else "right")
+        for row in rows:
+            table.add_row(*row)
+        show(table)
+    for line in lines_after(answer, language):
+        say(line)

@@ -14,7 +14,8 @@ from tasks.advising.costs import LAPTOP_SHARE, OVERSIZED, Cost, Prices, Use, Ver
 from tasks.planning.families import families_for
 from tasks.planning.machine import Machine, machine_named
 from tasks.planning.plans import Limits, Plan
-from tasks.planning.search import BAND, Accounts, positions_of, search, wanted_families
+from tasks.planning.search import search, wanted_families
+from tasks.planning.weighing import BAND, Accounts, positions_of
 from tasks.planning.workload import Workload
 
 COUNTS = (2, 4, 8)

@@ -14,7 +14,7 @@ from tasks.planning.candidates import family_settings, settings_of, types_of
 from tasks.planning.families import families_for
 from tasks.planning.machine import Machine, machine_named
 from tasks.planning.plans import Configuration, Limits, Plan
-from tasks.planning.search import Search
+from tasks.planning.weighing import Search
 from tasks.planning.workload import Workload
 
 GIB = 2**30

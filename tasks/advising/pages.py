@@ -17,7 +17,7 @@ from tasks.advising.claims import answered, needed_bytes
 from tasks.advising.recipes import CARDS, PRACTICE, Practice, Recipe, recipes
 from tasks.advising.rules import Judged, judged
 from tasks.planning.plans import Plan
-from tasks.planning.search import BAND
+from tasks.planning.weighing import BAND
 
 BLOCK = re.compile(r"(<!-- (?P<name>[a-z]+):begin -->\n).*?(<!-- (?P=name):end -->)", re.DOTALL)
 

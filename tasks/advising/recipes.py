@@ -12,7 +12,8 @@ from specs.stages import Progress
 from tasks.advising.claims import Claim
 from tasks.planning.machine import machine_named
 from tasks.planning.plans import Limits, Plan
-from tasks.planning.search import BAND, find_plans
+from tasks.planning.search import find_plans
+from tasks.planning.weighing import BAND
 from tasks.planning.workload import Workload
 
 CARDS: dict[int, str] = {

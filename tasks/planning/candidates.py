@@ -115,7 +115,7 @@ def settings_of(
         architecture=architecture,
         method=c.method,
         rank=limits.rank,
-        dropout=0.0 if any(architecture.get(name) for name in EXPERTS) else 0.05,
+        dropout=0.0 if any(architecture.get(name) for name in EXPERTS) else limits.dropout,
         targets=limits.targets if limits.targets == "all-linear" else list(limits.targets),
         weights=c.weights,
         compute=c.compute,

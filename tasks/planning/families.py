@@ -5,24 +5,43 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from specs import places
+from specs.base import Strict
 from specs.canonical import digest
+from specs.errors import GatewrightError
 from specs.files import write_bytes
 from specs.parameters import Optimizer
 from specs.stages import Progress, Quiet
 from tasks.memory.estimate import code_digest, versions
 from tasks.memory.family import WINDOWS, Family
 from tasks.memory.settings import TraceSettings
+from tasks.worker_ends import said
 
 PROGRAM = "tasks.planning.families_program"
+UNRECORDED = "unrecorded"
+"""Stands in the place of a family's fields where there is an error instead."""
 
-Families = dict[str, Family]
+
+class Unrecorded(Strict):
+    """A family that the model code cannot run, and the error that says why."""
+
+    kind: str = Field(description="class of the error")
+    message: str
+    hint: str
+
+    @property
+    def error(self) -> GatewrightError:
+        """The error itself."""
+        return said(self.message, {"class": self.kind, "hint": self.hint})
+
+
+Families = Mapping[str, Family | Unrecorded]
 """By the digest of their settings."""
 
 
@@ -36,18 +55,25 @@ def families_for(
 ) -> Families:
     """Every family of `wanted` (settings as `family_settings` makes them), recorded where the cache lacks it.
 
-    Raises `ModelError` for a model that cannot be built.
+    One that cannot be recorded is answered as `Unrecorded`, and tried again the next time. Where none can be, it is the
+    model's fault: raises what was said of the first.
     """
     by_key = {key_of(settings): settings for settings in wanted}
     names = {key: _file(settings, optimizers, longest) for key, settings in by_key.items()}
-    found = {key: family for key, name in names.items() if (family := _read(name)) is not None}
+    found: dict[str, Family | Unrecorded] = {k: f for k, name in names.items() if (f := _read(name)) is not None}
     missing = [key for key in by_key if key not in found]
     if missing:
         progress = progress or Quiet()
         progress.start("recording families of configurations", len(missing))
         for key, document in _record([by_key[k] for k in missing], optimizers, longest, progress, missing).items():
+            if UNRECORDED in document:
+                found[key] = Unrecorded.model_validate(document[UNRECORDED])
+                continue
             write_bytes(names[key], json.dumps(document).encode())
             found[key] = Family.model_validate(document)
+    faults = [family for family in found.values() if isinstance(family, Unrecorded)]
+    if faults and len(faults) == len(found):
+        raise faults[0].error
     return found
 
 

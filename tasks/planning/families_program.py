@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specs.canonical import digest
+from specs.errors import InputError, OutOfMemory, WorkerError
 from specs.files import write_bytes
 from tasks.memory.estimate_program import quiet_libraries, told
+from tasks.planning.families import UNRECORDED
 from tasks.worker_side import Channel, work
 
 if TYPE_CHECKING:
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def body(job_file: Path, channel: Channel, stop: StopRequest) -> None:
-    """Record this rank's part of the job into `out`.RANK, as families by their number in the job."""
+    """Record this rank's part of the job into `out`.RANK: families by their numbers in it, or why there is none."""
     job = json.loads(job_file.read_bytes())
     rank = int(sys.argv[2]) if len(sys.argv) > 2 else 0
     found = {}
@@ -28,11 +30,22 @@ def body(job_file: Path, channel: Channel, stop: StopRequest) -> None:
         steps = None
         for number in numbers:
             stop.raise_if_requested("recording families")
-            family = recorded(job["settings"][number], job["optimizers"], int(job["longest"]), steps)
-            steps, found[number] = family.steps, family.model_dump(mode="json")
+            try:
+                family = recorded(job["settings"][number], job["optimizers"], int(job["longest"]), steps)
+            except (InputError, WorkerError) as error:
+                found[number] = {UNRECORDED: _told(error)}
+            else:
+                steps, found[number] = family.steps, family.model_dump(mode="json")
             channel.advance()
     write_bytes(Path(f"{job['out']}.{rank}"), json.dumps(found).encode())
     channel.result(families=len(found))
+
+
+def _told(error: InputError | WorkerError) -> dict[str, str]:
+    """What to say of a family that cannot be recorded. Too little memory is no fault of the family: raised again."""
+    if isinstance(error, OutOfMemory):
+        raise error
+    return {"kind": type(error).__name__, "message": error.message, "hint": error.hint}
 
 
 def shares(settings: Sequence[dict[str, Any]], ranks: int) -> list[list[list[int]]]:

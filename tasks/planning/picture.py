@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from specs.base import Language
 from tasks.planning.plans import Plan, PlanSearch
-from tasks.planning.search import BAND
 from tasks.planning.texts import placed, short
+from tasks.planning.weighing import BAND
 from tasks.plot_drawings import categories, legend
 from tasks.plot_style import GREEN, GREY, new_figure, style, svg
 from tasks.plot_text import resident, words

@@ -13,6 +13,8 @@ from tasks.memory.settings import Offload, Sharding, Weights
 
 Compute = Literal["fp32", "bf16", "amp-bf16", "amp-fp16"]
 TimeSource = Literal["predicted", "scaled", "measured"]
+MemorySource = Literal["predicted", "calibrated", "measured"]
+"""Of an account: the account itself, corrected by a stress test of the same kind of training, or its measured peak."""
 Lever = Literal[
     "other_processes",
     "allocator",
@@ -115,7 +117,8 @@ class Refusal(Strict):
     """Why a plan cannot be had. `way_out` lists single changes that suffice, in the order of the levers; where none
     does, the steps that together do. Each step says whether it is enough."""
 
-    lacks: list[Lack]
+    lacks: list[Lack] = Field(default_factory=list)
+    unrecorded: str | None = Field(None, description="why the model code cannot run it, so that it has no account")
     over_bytes: int = Field(0, description="how much is missing on a card")
     way_out: list[Step] = Field(default_factory=list)
 
@@ -128,6 +131,8 @@ class Plan(Strict):
 
     configuration: Configuration
     account: Account | None
+    memory_source: MemorySource = "predicted"
+    account_bytes: int | None = Field(None, description="what the account alone says, where a measurement stands here")
     utilisation: float
     seconds: Seconds | None
     duration: Duration | None
@@ -146,6 +151,7 @@ class Limits(Strict):
 
     methods: tuple[Method, ...] = ("lora", "qlora", "full")
     rank: int = Field(16, ge=1)
+    dropout: float = Field(0.05, ge=0, lt=1, description="of the adapters")
     targets: Literal["all-linear"] | tuple[str, ...] = "all-linear"
     optimizers: tuple[Optimizer, ...] = ("adamw_fused", "adamw_8bit", "paged_adamw_8bit")
     offload: bool = True

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from specs.hardware import gpus
+from tasks.memory.settings import Sharding
 from tasks.planning.candidates import SHARDS_WEIGHTS, attention_on, placements, types_of
 from tasks.planning.plans import Configuration, Lack, Lever, Plan, Refusal, Step
-from tasks.planning.search import Search, positions_of, resized
+from tasks.planning.weighing import Search, positions_of, resized
 
 SHORTEST = 128
 """Tokens below which no length is proposed."""
 MEMORY_RULES = ("memory", "host", "disk")
+COUNTS = (2, 4, 8)
+"""Cards of one machine that are proposed where fewer are too few."""
 
 
 def explained(plan: Plan, state: Search) -> Plan:
@@ -45,6 +48,8 @@ def spilled(state: Search, feasible: Sequence[Plan]) -> list[Plan]:
         activation_checkpointing=True,
         attention=attention_on(state.machine, state.workload),
     )
+    if state.unrecorded(lightest):
+        return []
     account = state.account(lightest)
     assert account.fits is not None
     lack = Lack(rule="offloaded-quantized", needed=account.fits.needed_bytes, there=state.usable_bytes)
@@ -121,21 +126,11 @@ def _placed(c: Configuration, state: Search, wanted: Callable[[str, str], bool])
     for p in placements(state.machine, c.method, state.limits):
         if not wanted(p.sharding, p.offload) or share % p.data_ranks or p.data_ranks < c.data_ranks:
             continue
-        size = max((n for n in range(1, c.micro_batch + 1) if (share // p.data_ranks) % n == 0), default=1)
         weights, compute = types_of(state.machine, c.method, p.sharding)[0]
         optimizer = state.limits.optimizers[0] if p.offload != "none" else c.optimizer
-        yield c.model_copy(
-            update={
-                "sharding": p.sharding,
-                "offload": p.offload,
-                "data_ranks": p.data_ranks,
-                "micro_batch": size,
-                "gradient_accumulation": share // p.data_ranks // size,
-                "weights": weights,
-                "compute": compute,
-                "optimizer": optimizer,
-            }
-        )
+        there = {"sharding": p.sharding, "offload": p.offload, "data_ranks": p.data_ranks}
+        types = {"weights": weights, "compute": compute, "optimizer": optimizer}
+        yield _dividing(c.model_copy(update={**there, **types}), share // p.data_ranks)
 
 
 LEVERS: tuple[tuple[Lever, Variants], ...] = (
@@ -154,12 +149,11 @@ def _alone(c: Configuration, state: Search) -> list[Step]:
     """Every lever that is enough by itself."""
     found = _without_change(c, state)
     for lever, variants in LEVERS:
-        for changed in variants(c, state):
+        for changed in _recorded(variants, c, state):
             if _fits(changed, state):
                 found.append(_step(lever, c, changed, state, fits=True))
                 break
-    bigger = _bigger_card(c, state)
-    return [*found, bigger] if found and bigger else found
+    return [*found, *_cards(c, state)] if found else []
 
 
 def _together(c: Configuration, state: Search) -> list[Step]:
@@ -167,7 +161,7 @@ def _together(c: Configuration, state: Search) -> list[Step]:
     found: list[Step] = []
     now = c
     for lever, variants in LEVERS:
-        tried = [(changed, _needed(changed, state)) for changed in variants(now, state)]
+        tried = [(changed, _needed(changed, state)) for changed in _recorded(variants, now, state)]
         better = [(changed, needed) for changed, needed in tried if needed < _needed(now, state)]
         if not better:
             continue
@@ -177,8 +171,12 @@ def _together(c: Configuration, state: Search) -> list[Step]:
         now = changed
         if fits:
             return found
-    bigger = _bigger_card(now, state)
-    return [*found, bigger] if bigger else found
+    return [*found, *_cards(now, state)]
+
+
+def _recorded(variants: Variants, c: Configuration, state: Search) -> Iterator[Configuration]:
+    """Those that have an account."""
+    return (changed for changed in variants(c, state) if not state.unrecorded(changed))
 
 
 def _without_change(c: Configuration, state: Search) -> list[Step]:
@@ -193,6 +191,37 @@ def _without_change(c: Configuration, state: Search) -> list[Step]:
         change: dict[str, str | int | bool] = {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
         found.append(Step(lever="allocator", change=change, needed_bytes=allocated, fits=True))
     return found
+
+
+def _cards(c: Configuration, state: Search) -> list[Step]:
+    """More cards of the kind, else a bigger one: what is left when no setting helps, and what it costs otherwise."""
+    return [step for step in (_more_cards(c, state), _bigger_card(c, state)) if step]
+
+
+def _more_cards(c: Configuration, state: Search) -> Step | None:
+    """The fewest cards of one machine on which shards of the weights make it fit; null where up to 8 do not."""
+    card = next((g for g in gpus() if g.name == state.machine.device.name), None)
+    if state.machine.device.kind != "cuda" or state.machine.nodes > 1 or c.offload != "none" or c.divides_layers:
+        return None
+    if card is None or card.laptop:
+        return None
+    scheme: Sharding = "fsdp" if c.method == "qlora" else "zero3"
+    weights, compute = types_of(state.machine, c.method, scheme)[0]
+    for count in COUNTS:
+        if count <= state.machine.cards or c.effective_batch % count:
+            continue
+        changed = c.model_copy(update={"sharding": scheme, "data_ranks": count, "weights": weights, "compute": compute})
+        changed = _dividing(changed, c.effective_batch // count)
+        if not state.unrecorded(changed) and _fits(changed, state):
+            step = _step("cards", c, changed, state, fits=True)
+            return step.model_copy(update={"change": {"cards": count, **step.change}})
+    return None
+
+
+def _dividing(c: Configuration, share: int) -> Configuration:
+    """The largest micro batch up to that of `c` that divides a rank's samples of a step."""
+    size = max(n for n in range(1, c.micro_batch + 1) if share % n == 0)
+    return c.model_copy(update={"micro_batch": size, "gradient_accumulation": share // size})
 
 
 def _bigger_card(c: Configuration, state: Search) -> Step | None:

@@ -80,12 +80,12 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "本次运行的压力测试没有分桶用时：时间为预测值",
     ),
     "other_device": (
-        "the stress test of this run was on {was}, not on {device}: its times are not used",
-        "本次运行的压力测试是在 {was} 上做的，不是 {device}：不采用其用时",
+        "the stress test of this run was on {was}, not on {device}: what it measured is not used",
+        "本次运行的压力测试是在 {was} 上做的，不是 {device}：不采用其实测",
     ),
     "other_model": (
-        "the stress test of this run was of {base}, not of {model}: its times are not used",
-        "本次运行的压力测试针对 {base}，不是 {model}：不采用其用时",
+        "the stress test of this run was of {base}, not of {model}: what it measured is not used",
+        "本次运行的压力测试针对 {base}，不是 {model}：不采用其实测",
     ),
     "past_positions": (
         "left out: lengths {lengths}, because the model was made for {positions} tokens at most",
@@ -127,10 +127,45 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "lever.qlora": ("QLoRA", "QLoRA"),
     "lever.zero": ("shards (ZeRO, FSDP)", "分片（ZeRO、FSDP）"),
     "lever.offload": ("offload to the host", "卸载到主机"),
-    "lever.cards": ("a bigger card", "更大的卡"),
+    "lever.cards": ("more or bigger cards", "更多或更大的卡"),
     "or": ("or", "或"),
     "and": ("and", "并且"),
-    "nothing": ("nothing here helps: more cards, or a smaller model", "以上皆无效：更多的卡，或更小的模型"),
+    "nothing": ("nothing here helps: take a smaller model", "以上皆无效：请换更小的模型"),
+    "still_not": ("and even then it does not fit: take a smaller model", "即便如此仍放不下：请换更小的模型"),
+    "unrecorded": (
+        "{count} candidates not searched: {kind}: {why}",
+        "{count} 个候选未搜索：{kind}：{why}",
+    ),
+    "data": (
+        "data: run {run}, {samples} training samples of at most {longest} tokens, {held_out} held out",
+        "数据：运行 {run}，训练样本 {samples} 条，最长 {longest} 词元，留出样本 {held_out} 条",
+    ),
+    "memory.measured": (
+        "memory is the peak of the stress test of this run: {measured} GiB; the account says {account} ({times} of it)",
+        "内存为本次运行压力测试的峰值：{measured} GiB；账目为 {account}（实测是它的 {times}）",
+    ),
+    "memory.calibrated": (
+        "memory is the account, corrected by the stress test of this run, which ran another configuration of this kind "
+        "({times} of the account)",
+        "内存为账目，并按本次运行压力测试修正：它测的是同类的另一配置（实测是账目的 {times}）",
+    ),
+    "memory.confirmed": (
+        "memory is the account: the stress test of this run, of another configuration, confirms it ({times} of the "
+        "account)",
+        "内存为账目：本次运行的压力测试（另一配置）证实了它（实测是账目的 {times}）",
+    ),
+    "memory.other_kind": (
+        "memory is the account: the stress test of this run was of another kind of training ({kind})",
+        "内存为账目：本次运行的压力测试属于另一类训练（{kind}）",
+    ),
+    "no_peak": (
+        "the stress test of this run has no record of its peak that can be trusted: memory is predicted",
+        "本次运行的压力测试没有可信的峰值记录：内存为预测值",
+    ),
+    "ran": (
+        "what the stress test ran: {plan}: {share} of what can be used, measured",
+        "压力测试所跑：{plan}：占可用的 {share}，实测",
+    ),
 }
 
 _SCHEMES = {"ddp": "DDP", "zero1": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "ZeRO-3", "fsdp": "FSDP"}
@@ -187,9 +222,12 @@ def way_out(steps: list[Step], language: Language) -> str:
     """The levers as a sentence: each enough by itself, or all together."""
     if not steps:
         return text(language, "nothing")
-    together = any(not step.fits for step in steps)
-    joint = f" {text(language, 'and')} " if together else f"; {text(language, 'or')} "
-    return joint.join(stepped(step, language) for step in steps)
+    either = f"; {text(language, 'or')} ".join(stepped(step, language) for step in steps if step.fits)
+    parts = [stepped(step, language) for step in steps if not step.fits]
+    if parts:
+        joint = f" {text(language, 'and')} "
+        return joint.join([*parts, either]) if either else f"{joint.join(parts)}; {text(language, 'still_not')}"
+    return either
 
 
 def _value(value: object) -> str:

@@ -12,18 +12,17 @@ from flows.cli.plans import (
     _adapters,
     _checked,
     _drawn_as,
-    _notes,
     _optimizers,
     _refuse_contradictions,
     _refuse_odd,
-    _table,
 )
 from flows.plan_data import RunData, measured_for
+from flows.plan_words import Answer, document, lines_after, lines_before, preferred, table_cells
 from specs.errors import InputError
 from specs.parameters import LoraParameters, TrainingConfiguration
 from tasks.planning.families import Families
 from tasks.planning.machine import machine_named, parse_cards
-from tasks.planning.measured import Measured
+from tasks.planning.measured import Measured, Times
 from tasks.planning.picture import picture
 from tasks.planning.plans import Limits
 from tasks.planning.search import best_of_each, search
@@ -78,8 +77,13 @@ def test_every_plan_and_refusal_can_be_said(families: Families, language: Any):
     machine = machine_of(512 * MIB + 60 * MIB, 2)
     found = search("small", SMALL, machine, WORKLOAD, Limits(), families)
     assert found.plans
-    assert _table(found, best_of_each(found.plans, 20), language).row_count > 1
-    assert _notes(found.plans[0], machine, Limits(), language)
+    answer = Answer(found, machine, WORKLOAD, Limits())
+    _, head, rows = table_cells(found, language)
+    assert len(rows) > 1
+    assert {len(row) for row in rows} == {len(head)}
+    assert lines_before(answer, language) == []
+    assert lines_after(answer, language)[0] == preferred(found, found.plans[0], language)
+    json.dumps(document(answer, language))
     for plan in (*found.plans[:50], *found.refused[:200]):
         assert short(plan, language)
         assert placed(plan, language)
@@ -116,12 +120,12 @@ def test_a_picture_that_cannot_be_written_is_refused_before_the_search(name: str
 
 
 def test_settings_of_the_run_are_taken_where_nobody_gives_others():
-    training = TrainingConfiguration(optimizer="adamw", lora=LoraParameters(rank=64, targets=["q_proj"]))
+    training = TrainingConfiguration(optimizer="adamw", lora=LoraParameters(rank=64, dropout=0, targets=["q_proj"]))
     assert _optimizers(None, training)["optimizers"][:2] == ("adamw", "adamw_fused")
     assert _optimizers(["sgd"], training) == {"optimizers": ("sgd",)}
-    assert _adapters(None, None, training) == {"rank": 64, "targets": ("q_proj",)}
-    assert _adapters(8, "all-linear", training) == {"rank": 8, "targets": "all-linear"}
-    assert _adapters(None, None, None) == {"rank": 16, "targets": "all-linear"}
+    assert _adapters(None, None, training) == {"rank": 64, "dropout": 0, "targets": ("q_proj",)}
+    assert _adapters(8, "all-linear", training) == {"rank": 8, "dropout": 0, "targets": "all-linear"}
+    assert _adapters(None, None, None) == {"rank": 16, "dropout": 0.05, "targets": "all-linear"}
 
 
 @pytest.mark.parametrize(
@@ -138,8 +142,8 @@ def test_times_of_another_device_or_model_are_not_used_and_that_is_said(
     on: tuple[str, str], gpu: str, model: str | None, why: str | None
 ):
     training = TrainingConfiguration()
-    measured = Measured(training=training, seconds_per_step=3.0, steps=8, padded_tokens_per_step=900.0)
-    given = RunData((8,), (), "mine", "en", training, measured, on, [])
+    measured = Measured(training=training, times=Times(seconds_per_step=3.0, steps=8, padded_tokens_per_step=900.0))
+    given = RunData("r1", "p", (8,), (), "mine", "en", training, measured, on, [])
     assert measured_for(given, model, machine_named(gpu).device) == (measured if why is None else None, why)
     if why is not None:
         for language in ("en", "zh"):

@@ -7,7 +7,8 @@ import pytest
 from tasks.planning.families import Families
 from tasks.planning.parallel import BUBBLE, bubble, fewest_micro_batches, tensor_degrees
 from tasks.planning.plans import Limits
-from tasks.planning.search import Search, search
+from tasks.planning.search import search
+from tasks.planning.weighing import Search
 from tasks.planning.workload import Workload
 from tests.planning.conftest import SMALL, machine_of
 

@@ -12,15 +12,17 @@ from hypothesis import strategies as st
 from specs.parameters import TrainingConfiguration
 from tasks.planning.candidates import placements
 from tasks.planning.families import Families, key_of
-from tasks.planning.measured import Measured, configuration_of, measured_of
+from tasks.planning.measured import Measured, Times, configuration_of, times_of
 from tasks.planning.plans import Configuration, Limits, PlanSearch
-from tasks.planning.search import BAND, Search, best_of_each, search, wanted_families
+from tasks.planning.search import best_of_each, search, wanted_families
 from tasks.planning.timing import step_seconds
+from tasks.planning.weighing import BAND, Search
 from tasks.planning.workload import Workload
 from tests.planning.conftest import SMALL, WORKLOAD, machine_of
 
 MIB = 2**20
 FRAMEWORK = 512 * MIB
+TIMES = Times(seconds_per_step=3.0, steps=8, padded_tokens_per_step=900.0)
 FEW = Limits(optimizers=("adamw_fused",))
 """A third of the candidates: properties do not need all optimizers."""
 
@@ -183,16 +185,17 @@ def test_measured_times_replace_predicted_ones(families: Families):
         "planned_padded_tokens": 1000,
         "padded_tokens_per_second": None,
     }
-    measured = measured_of(training, [timed, other])
-    assert measured is not None
-    assert measured.seconds_per_step == pytest.approx((6 * 3.0 + 1000 / 50.0) / 8)
-    assert measured.buckets_without_time == 1
+    times = times_of([timed, other])
+    assert times is not None
+    assert times.seconds_per_step == pytest.approx((6 * 3.0 + 1000 / 50.0) / 8)
+    assert times.buckets_without_time == 1
+    measured = Measured(training=training, times=times)
     result = search("small", SMALL, machine, WORKLOAD, Limits(), families, measured)
-    own = [p for p in result.plans if measured.is_of(p.configuration) and not p.samples_over_length]
+    own = [p for p in result.plans if measured.is_of(p.configuration, Limits()) and not p.samples_over_length]
     assert own
     assert all(p.seconds and p.seconds.source == "measured" for p in own)
     assert own[0].seconds is not None
-    assert own[0].seconds.expected == pytest.approx(measured.seconds_per_step)
+    assert own[0].seconds.expected == pytest.approx(times.seconds_per_step)
     others = [p.seconds for p in result.plans if p not in own and p.seconds]
     assert {s.source for s in others} == {"scaled"}
 
@@ -271,7 +274,7 @@ def test_the_run_s_own_optimizer_has_its_measured_time_although_nobody_asked_for
     from tasks.planning.search import find_plans
 
     training = TrainingConfiguration(weights="bf16", compute="amp-bf16", optimizer="adamw", micro_batch=4)
-    measured = Measured(training=training, seconds_per_step=3.0, steps=8, padded_tokens_per_step=900.0)
+    measured = Measured(training=training, times=TIMES)
     asked: list[Any] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "families_for", lambda wanted, names, *_: asked.extend([list(wanted), names]) or families)
@@ -287,7 +290,7 @@ def test_the_run_s_own_optimizer_has_its_measured_time_although_nobody_asked_for
 )
 def test_what_was_measured_is_not_said_of_a_configuration_that_did_not_run(changed: dict[str, Any]):
     training = TrainingConfiguration(weights="bf16", compute="amp-bf16", micro_batch=4, gradient_accumulation=2)
-    measured = Measured(training=training, seconds_per_step=3.0, steps=8, padded_tokens_per_step=900.0)
+    measured = Measured(training=training, times=TIMES)
     like = Configuration(
         method="lora",
         weights="bf16",
@@ -300,19 +303,19 @@ def test_what_was_measured_is_not_said_of_a_configuration_that_did_not_run(chang
         activation_checkpointing=False,
         attention="sdpa",
     )
-    assert measured.is_of(like)
-    assert not measured.is_of(like.model_copy(update=changed))
+    assert measured.is_of(like, Limits())
+    assert not measured.is_of(like.model_copy(update=changed), Limits())
     packed = measured.model_copy(update={"training": training.model_copy(update={"packing": True})})
-    assert not packed.is_of(like), "candidates pack nothing"
+    assert not packed.is_of(like, Limits()), "candidates pack nothing"
     ranks = training.model_copy(update={"ranks": 2})
-    assert not measured.model_copy(update={"training": ranks}).is_of(like), "two ranks took half as long"
+    assert not measured.model_copy(update={"training": ranks}).is_of(like, Limits()), "two ranks took half as long"
 
 
 def test_a_length_that_leaves_samples_out_has_no_measured_time(families: Families):
     training = TrainingConfiguration(
         weights="bf16", compute="amp-bf16", optimizer="adamw_fused", micro_batch=4, gradient_accumulation=1
     )
-    measured = Measured(training=training, seconds_per_step=3.0, steps=8, padded_tokens_per_step=900.0)
+    measured = Measured(training=training, times=TIMES)
     result = search("small", SMALL, machine_of(2**33), WORKLOAD, FEW, families, measured)
     own = [p for p in result.plans if p.seconds and p.seconds.source == "measured"]
     assert own

@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from flows import doorbell
-from flows.deciding import policy_is_pinned, proof
+from flows.deciding import policy_is_pinned, proof, signature_of
 from flows.entitled import require_entitled
 from flows.frozen import frozen_policy
 from flows.ledger import Ledger
 from flows.state import RunState, fold
 from flows.steps import waits_for_work
+from flows.tokens import account
 from flows.workspace import Workspace
 from specs.canonical import sha256_bytes
-from specs.decisions import Authentication
+from specs.decisions import Authentication, work_bytes
 from specs.errors import DecisionRefused, InputError, PolicyRefused
 from specs.events import Payload, WorkHandedIn
 from specs.files import write_bytes
@@ -34,31 +35,36 @@ def hand_in(
     stage: str | None = None,
     authentication: Authentication = "unauthenticated",
     token: str | None = None,
+    key: str | None = None,
 ) -> dict[str, Any]:
     """Keep a file by its digest and record that this person handed it in; returns the record as plain data.
 
-    It may be handed in again until the stage runs, and after it failed: the newest counts. Raises `InputError`,
-    `DecisionRefused` or `PolicyRefused`; then nothing was recorded.
+    It may be handed in again until the stage runs, and after it failed: the newest counts. `key` is the SSH key to
+    sign with, `default` for the person's own; `token` is a personal token. Raises `InputError`, `DecisionRefused`,
+    `PolicyRefused` or `SignatureRefused`; then nothing was recorded.
     """
     state = fold(ledger.events(workspace.run))
     name = _waiting(state, workspace.run, stage)
     policy_is_pinned(workspace, state)
     require_entitled(ledger, workspace)
-    credential, authentication = proof(workspace, actor, authentication, token)
-    _may(frozen_policy(state, workspace.folder), name, actor, authentication)
+    credential, authentication = proof(workspace, actor, authentication, token, key)
     data = _read(file)
-    sha256 = sha256_bytes(data)
-    write_bytes(workspace.handed_in(sha256), data)
+    work = WorkHandedIn(
+        stage=name,
+        round=state.approvals[name].round,
+        sha256=sha256_bytes(data),
+        authentication=authentication,
+        credential=credential,
+        account="" if key or token else account(),
+    )
+    _may(frozen_policy(state, workspace.folder), actor, work)
+    if key:
+        work = _signed(workspace, state, actor, key, work)
+    write_bytes(workspace.handed_in(work.sha256), data)
 
     def judge(now_state: RunState, now: datetime) -> tuple[Payload, str]:
-        again = _waiting(now_state, workspace.run, name)
-        work = WorkHandedIn(
-            stage=again,
-            round=now_state.approvals[again].round,
-            sha256=sha256,
-            authentication=authentication,
-            credential=credential,
-        )
+        if now_state.approvals[_waiting(now_state, workspace.run, name)].round != work.round:
+            raise DecisionRefused(f"run {workspace.run} moved meanwhile", "look where it stands: `gatewright status`")
         return work, actor
 
     event = ledger.settle(workspace.run, judge)
@@ -76,9 +82,15 @@ def _waiting(state: RunState, run: str, stage: str | None) -> str:
     return stage or waiting[0]
 
 
-def _may(policy: Policy, stage: str, actor: str, authentication: Authentication) -> None:
+def _signed(workspace: Workspace, state: RunState, actor: str, key: str, work: WorkHandedIn) -> WorkHandedIn:
+    """The record with its signature, verified against the keys that the frozen policy lists for the person."""
+    data = work_bytes(workspace.run, actor, work.model_dump(mode="json"))
+    return work.model_copy(update={"signature": signature_of(workspace, state, actor, key, data)})
+
+
+def _may(policy: Policy, actor: str, work: WorkHandedIn) -> None:
     """Raises `PolicyRefused` for who may not decide at the gate of the stage, or proves too little who it is."""
-    rules = policy.at(stage)
+    rules, stage = policy.at(work.stage), work.stage
     if is_machine(actor):
         raise PolicyRefused(f"{actor!r} is not a person", "a person hands work in")
     if actor not in rules.reviewers:
@@ -86,9 +98,9 @@ def _may(policy: Policy, stage: str, actor: str, authentication: Authentication)
             f"{actor!r} may not decide at gate {stage}, and so not do its work",
             f"who may: {', '.join(rules.reviewers)}; policy.gates.{stage} of project.yaml says so, for a new run",
         )
-    if not rules.proves_work(authentication):
-        least = rules.work_authentication
-        raise PolicyRefused(f"work on {stage} needs {least}, and this is {authentication}", PROOFS[least])
+    if not rules.proves_work(work.authentication, work.version):
+        least = rules.work_authentication(work.version)
+        raise PolicyRefused(f"work on {stage} needs {least}, and this is {work.authentication}", PROOFS[least])
 
 
 def _read(file: Path) -> bytes:

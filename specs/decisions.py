@@ -90,6 +90,11 @@ def overruling_bytes(run: str, actor: str, stored: Mapping[str, Any]) -> bytes:
     return canonical_bytes({"goes_on": run, "actor": actor, **{k: v for k, v in stored.items() if k != "signature"}})
 
 
+def work_bytes(run: str, actor: str, stored: Mapping[str, Any]) -> bytes:
+    """What the signature of work that was handed in covers: run, author, every stored field of it but itself."""
+    return canonical_bytes({"hands_in": run, "actor": actor, **{k: v for k, v in stored.items() if k != "signature"}})
+
+
 def signed_bytes(decision: Decision | Mapping[str, Any]) -> bytes:
     """What a signature covers: the canonical bytes of every field of a decision but the signature itself.
 

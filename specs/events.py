@@ -222,14 +222,21 @@ class WorkHandedOut(Payload):
 
 
 class WorkHandedIn(Payload):
-    """A person handed work in. The newest one before the stage runs counts; the actor is its author."""
+    """A person handed work in. The newest one before the stage runs counts; the actor is its author.
+
+    Version 2: it is proved as a decision at the gate of its stage. Version 1: a token was enough where a decision
+    needed a signature, and nothing could be signed.
+    """
 
     kind = "work.handed_in"
+    version: int = 2
     stage: str
     round: int
     sha256: Sha256 = Field(description="of the file as it was handed in; it is kept under this name")
     authentication: Authentication
     credential: str = Field("", description="id of the token; never a secret")
+    account: str = Field("", description="system account that typed it; empty where a key or token proves who")
+    signature: str = Field("", description="SSH signature over all other fields, run and author, armoured")
 
 
 class RunWaits(Payload):

@@ -164,14 +164,14 @@ class GateRules:
         """Whether this way of saying who decides is enough here."""
         return RANKS.index(authentication) >= RANKS.index(self.authentication)
 
-    @property
-    def work_authentication(self) -> Authentication:
-        """The least that counts for handing work in: as for deciding, but a token where deciding needs a signature."""
-        return "token" if self.authentication == "ssh_signature" else self.authentication
+    def work_authentication(self, version: int) -> Authentication:
+        """The least that counts for handing work in, by the version of its record: as for deciding, and in the first
+        one, which could not be signed, a token where deciding needs a signature."""
+        return "token" if version == 1 and self.authentication == "ssh_signature" else self.authentication
 
-    def proves_work(self, authentication: Authentication) -> bool:
+    def proves_work(self, authentication: Authentication, version: int) -> bool:
         """Whether this way of saying who did the work of a stage is enough."""
-        return RANKS.index(authentication) >= RANKS.index(self.work_authentication)
+        return RANKS.index(authentication) >= RANKS.index(self.work_authentication(version))
 
 
 def checked_duration(value: str | None) -> str | None:

@@ -19,7 +19,7 @@ from flows.run_state import Gate, RunState
 from flows.standing import expires_at, standing
 from flows.steps import Done, HandOut, OpenGate, Propose, Rejected, Release, RunStage, next_steps
 from specs.canonical import digest, sha256_bytes
-from specs.decisions import Decision, closing_bytes, overruling_bytes, signed_bytes
+from specs.decisions import Decision, closing_bytes, overruling_bytes, signed_bytes, work_bytes
 from specs.errors import GatewrightError, PolicyRefused
 from specs.events import (
     ApprovalRecorded,
@@ -256,6 +256,7 @@ def _transition(
                 found["order"].append(f"{where}: the work of {payload.stage} was not due")
         case WorkHandedIn():
             found["allowed"] += [f"{where}: {fault}" for fault in _handed_in(state, event, payload, policy)]
+            found["signed"] += _signature(where, event, payload, policy, work_bytes)
         case JudgementOverruled():
             _overruling(found, event, payload, policy)
         case RunClosed():
@@ -298,9 +299,9 @@ def _handed_in(state: RunState, event: Event, came: WorkHandedIn, policy: Policy
     rules = policy.at(came.stage)
     if event.actor not in rules.reviewers:
         return [f"{event.actor!r} may not decide at gate {came.stage}, nor do its work"]
-    if rules.proves_work(came.authentication):
+    if rules.proves_work(came.authentication, came.version):
         return []
-    return [f"work on {came.stage} asks for {rules.work_authentication}"]
+    return [f"work on {came.stage} asks for {rules.work_authentication(came.version)}"]
 
 
 def _said_truly(history: History, state: RunState, opened: GateOpened) -> list[str]:
@@ -347,7 +348,7 @@ def _overruling(found: dict[str, list[str]], event: Event, said: JudgementOverru
 def _signature(
     where: str,
     event: Event,
-    said: RunClosed | JudgementOverruled,
+    said: RunClosed | JudgementOverruled | WorkHandedIn,
     policy: Policy | None,
     signed: Callable[[str, str, Mapping[str, Any]], bytes],
 ) -> list[str]:

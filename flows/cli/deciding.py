@@ -129,11 +129,12 @@ def hand_in(
         Optional[str],  # noqa: UP045
         typer.Option("--stage", help="Which stage, where several wait for work."),
     ] = None,
+    sign: Sign = None,
     yes: Yes = False,
     project: ProjectOption = None,
     as_json: AsJson = False,
 ) -> int:
-    """Hand in a person's work for a stage that waits for it; who did it is recorded."""
+    """Hand in a person's work for a stage that waits for it; who did it is recorded, and signed where you sign."""
     from flows.cli.find import find_run
     from flows.cli.running import named
     from flows.handing import hand_in as record_work
@@ -141,9 +142,9 @@ def hand_in(
     found = find_run(run, project)
     token = token_given()
     said = f"You hand in {file} as {who}, for run {found.run}."
-    authentication = confirmed(said, "hand-in", asked=not token and asks(yes, as_json))
+    authentication = confirmed(said, "hand-in", asked=not (sign or token) and asks(yes, as_json))
     document = record_work(
-        found.workspace, found.ledger, file, who, stage=stage, authentication=authentication, token=token
+        found.workspace, found.ledger, file, who, stage=stage, authentication=authentication, token=token, key=sign
     )
     if as_json:
         emit(document)

@@ -106,7 +106,7 @@ def _hardware_problems(loaded: LoadedProject) -> list[Problem]:
 
     hardware, processes = loaded.spec.hardware, loaded.spec.launcher.processes
     if hardware == "auto":
-        return []
+        return _too_few_cards(loaded, processes)
     found = []
     if processes > hardware.count:
         rule = f"{processes} training processes need {processes} GPUs, and hardware.count is {hardware.count}"
@@ -118,6 +118,19 @@ def _hardware_problems(loaded: LoadedProject) -> list[Problem]:
         except InputError as error:
             found.append(Problem(loaded.file.name, None, "hardware.gpu", hardware.gpu, error.message, error.hint))
     return found
+
+
+def _too_few_cards(loaded: LoadedProject, processes: int) -> list[Problem]:
+    """More processes than GPUs of this machine; on a CPU they share it."""
+    from tasks.memory.devices import device_of_rank
+
+    if processes == 1:
+        return []
+    try:
+        device_of_rank(processes)
+    except InputError as error:
+        return [Problem(loaded.file.name, None, "launcher.processes", str(processes), error.message, error.hint)]
+    return []
 
 
 def with_proposals(error: SpecError, place: Path) -> SpecError:

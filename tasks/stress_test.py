@@ -18,7 +18,7 @@ from specs.parameters import StressTestParameters, TrainingConfiguration
 from specs.stages import Progress, StageContext, StageResult
 from tasks.data.batch_plan import write_plan
 from tasks.memory.account import Account, AccountCoefficients
-from tasks.memory.devices import this_device
+from tasks.memory.devices import device_of_rank
 from tasks.memory.measurement import measurement
 from tasks.memory.prediction import plan_account
 from tasks.pool import training_pool
@@ -77,7 +77,7 @@ def _bench(context: StageContext, parameters: StressTestParameters, progress: Pr
     return Bench(
         context=context,
         progress=progress,
-        device=this_device("auto", context.spec.launcher.memory_gb).per_rank(parameters.training.ranks),
+        device=device_of_rank(parameters.training.ranks, context.spec.launcher.memory_gb),
         samples=samples,
         pool=training_pool(samples, parameters.training, context.spec.rehearsal),
         held_out=sorted(held_out, key=lambda s: (-s[1], s[0])),

@@ -50,6 +50,24 @@ class Device(Strict):
         source = f"{self.usable_source}, shared by {ranks} processes"
         return self.model_copy(update={"usable_bytes": share, "usable_source": source})
 
+    def require_cards(self, ranks: int, visible: str | None = None) -> Device:
+        """The same, where each of so many training processes can have a GPU of its own; processes on a CPU share it.
+
+        `visible` is CUDA_VISIBLE_DEVICES, null where it is not set. Raises `InputError` with what there is.
+        """
+        from specs.errors import InputError
+
+        cards = self.count if visible is None or not self.here else min(self.count, len(_named(visible)))
+        if self.kind == "cpu" or ranks <= cards:
+            return self
+        there = f"{cards} GPU" + ("s" if cards != 1 else "")
+        hidden = f" (CUDA_VISIBLE_DEVICES shows {cards} of {self.count})" if cards < self.count else ""
+        raise InputError(
+            f"{ranks} training processes need {ranks} GPUs, one for each, and this machine has {there}{hidden}",
+            f"set launcher.processes to {max(1, cards)} or less, or train on a machine with {ranks} GPUs; to plan for "
+            "such a machine from here, name it: hardware: {gpu: NAME, count: N}",
+        )
+
     def within(self, limit_bytes: int) -> Device:
         """The same where a process may have at most so much of it."""
         if limit_bytes >= self.usable_bytes:
@@ -75,6 +93,12 @@ def this_device(hardware: Literal["auto"] | Hardware = "auto", limit_gb: float |
     else:
         found = _cuda_device() or cpu_device()
     return found if limit_gb is None else found.within(round(limit_gb * GIB))
+
+
+def device_of_rank(ranks: int, limit_gb: float | None = None) -> Device:
+    """What each of so many training processes of this machine has. Raises `InputError` where GPUs are too few."""
+    found = this_device("auto", limit_gb).require_cards(ranks, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    return found.per_rank(ranks)
 
 
 def named(gpu: str, count: int = 1, memory_gb: float | None = None) -> Device:
@@ -123,6 +147,12 @@ def cpu_device() -> Device:
         physical_cores=_cores(),
         bf16=False,
     )
+
+
+def _named(visible: str) -> list[str]:
+    """The devices that CUDA_VISIBLE_DEVICES names; as CUDA reads it, the first negative one ends the list."""
+    names = [name.strip() for name in visible.split(",") if name.strip()]
+    return names[: next((k for k, name in enumerate(names) if name.startswith("-")), len(names))]
 
 
 def _cores() -> int:

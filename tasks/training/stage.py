@@ -16,7 +16,7 @@ from specs.parameters import TrainingConfiguration, TrainParameters, fingerprint
 from specs.stages import Progress, StageContext, StageResult
 from tasks.data.batch_plan import PlanRow, read_plan
 from tasks.data.objectives import taken
-from tasks.memory.devices import this_device
+from tasks.memory.devices import device_of_rank
 from tasks.parents import require_parent
 from tasks.stress.environment import require_same
 from tasks.training.job import Job
@@ -166,5 +166,5 @@ def _same_as_stress_test(context: StageContext, job: Job) -> None:
             "rework the stress test with it: train runs only what was measured",
         )
     measured = json.loads(_artifact(context, "stress_test", "device.json").read_bytes())
-    device = this_device("auto", context.spec.launcher.memory_gb).per_rank(job.training.ranks)
+    device = device_of_rank(job.training.ranks, context.spec.launcher.memory_gb)
     require_same(measured, device, job.training)

@@ -9,9 +9,10 @@ from pathlib import Path
 import openpyxl
 import pytest
 
-from specs.errors import SpecError
+from specs.errors import InputError, SpecError
 from specs.loading import load_project, parse_project
 from tasks.check import CheckReport, check_project, with_proposals
+from tasks.memory.devices import cpu_device
 from tests.support.cli import called
 
 HEAD = "project: p\nlanguage: {language}\nbase_model: m\n{more}sources:\n"
@@ -142,6 +143,25 @@ def test_more_processes_than_the_cards_that_are_planned_for_are_named(tmp_path: 
     assert "2 training processes need 2 GPUs" in problem.rule
     write(tmp_path, MAPPED, more=more.format(count=2))
     assert report(tmp_path).problems == []
+
+
+@pytest.mark.parametrize(
+    ("cards", "visible", "enough"), [(2, None, True), (1, None, False), (4, "0", False), (4, "0,1,-1,2", True)]
+)
+def test_more_processes_than_this_machine_has_cards_are_refused_with_what_there_is(cards, visible, enough):
+    device = cpu_device().model_copy(update={"kind": "cuda", "name": "RTX 4090", "count": cards})
+    if enough:
+        assert device.require_cards(2, visible) == device
+        return
+    with pytest.raises(InputError, match=r"2 training processes need 2 GPUs, .* this machine has 1 GPU") as caught:
+        device.require_cards(2, visible)
+    assert "set launcher.processes to 1 or less" in caught.value.hint
+    assert ("CUDA_VISIBLE_DEVICES shows 1 of 4" in caught.value.message) == (visible is not None)
+
+
+def test_processes_on_a_cpu_share_it():
+    device = cpu_device()
+    assert device.require_cards(8) == device
 
 
 def test_qlora_without_bitsandbytes_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

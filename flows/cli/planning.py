@@ -202,6 +202,7 @@ def estimate(
         ),
     ] = "current",
     gpus: Annotated[int, typer.Option("--gpus", help="GPUs that share the work.")] = 1,
+    nodes: Annotated[int, typer.Option("--nodes", help="Machines that these GPUs are in, evenly.")] = 1,
     sharding: Annotated[str, typer.Option("--sharding", help="none, ddp, zero1, zero2, zero3 or fsdp.")] = "none",
     offload: Annotated[str, typer.Option("--offload", help="none, optimizer or all, to host memory.")] = "none",
     kbit_prepare: Annotated[
@@ -239,6 +240,7 @@ def estimate(
         "attention": attention,
         "loss_path": loss_path,
         "gpus": gpus,
+        "nodes": nodes,
         "sharding": sharding,
         "offload": offload,
         "kbit_prepare": kbit_prepare == "yes",

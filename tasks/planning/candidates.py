@@ -129,6 +129,7 @@ def settings_of(
         padded=c.micro_batch > 1,
         evaluation_batch=c.micro_batch,
         gpus=c.data_ranks,
+        nodes=-(-c.data_ranks // machine.device.count),
         sharding=c.sharding,
         offload=c.offload,
     )
@@ -146,6 +147,7 @@ def family_settings(settings: TraceSettings) -> TraceSettings:
             "gradient_accumulation": 1,
             "optimizer": "sgd",
             "gpus": 2 if sharded else 1,
+            "nodes": 1,
             "sharding": "fsdp" if sharded else "none",
             "offload": "none",
         }

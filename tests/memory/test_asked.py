@@ -14,6 +14,9 @@ from tasks.memory.devices import named
 from tasks.memory.host import host
 from tasks.memory.settings import TraceSettings
 from tasks.memory.traced import Trace
+from tasks.planning.candidates import settings_of as plan_settings
+from tasks.planning.machine import machine_named
+from tasks.planning.plans import Configuration, Limits
 
 ARCHITECTURE = {"model_type": "llama"}
 
@@ -90,6 +93,26 @@ def test_a_machine_holds_what_its_own_ranks_take(scheme):
     assert two == one
     alone = host(trace, TraceSettings(architecture=ARCHITECTURE, gpus=8, sharding=scheme), 500)
     assert alone.peak_bytes > two.peak_bytes
+
+
+def test_a_plan_over_several_machines_counts_the_ranks_of_one_of_them():
+    machine = machine_named("A100 SXM4 80GB", 8, nodes=2)
+    planned = Configuration(
+        method="full",
+        weights="bf16",
+        compute="bf16",
+        optimizer="adamw_fused",
+        micro_batch=1,
+        gradient_accumulation=1,
+        data_ranks=16,
+        seq_len=1024,
+        activation_checkpointing=True,
+        attention="sdpa",
+        sharding="zero3",
+    )
+    assert plan_settings({"model_type": "llama"}, planned, machine, Limits()).ranks_per_node == 8
+    few = planned.model_copy(update={"data_ranks": 4})
+    assert plan_settings({"model_type": "llama"}, few, machine, Limits()).ranks_per_node == 4
 
 
 @pytest.mark.parametrize("options", [{"method": "inference"}, {"attention": "flash", "micro_batch": 2}])

@@ -46,6 +46,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "warns": ("warns", "警告"),
     "measured": ("Also measured", "其他实测"),
     "expected": ("Expected beside actual", "预期与实际"),
+    "whole_sheet": ("The whole task sheet, expected beside actual", "整张任务单：预期与实际"),
     "expected_value": ("Expected", "预期"),
     "signed_value": ("In the sheet", "任务单"),
     "set_by_person": ("set by a person; the rules said {value}", "由人填写；规则给出 {value}"),
@@ -151,6 +152,48 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "mean_length": ("Tokens per sample", "每条样本词元数"),
     "steps": ("Steps", "步数"),
     "tokens_per_second": ("Tokens per second", "词元/秒"),
+    "trials": ("Small trials", "小规模试验"),
+    "trials_legend": (
+        "On {model}, {steps} steps with each of {seeds} seeds; loss on {samples} held-out samples, against the trial "
+        "of the same seed with the settings of the dry run, which took {fall} off it. Intervals at {level} % each, so "
+        "that all hold together with 95 %. Few steps: a direction, not a promise of what a whole training brings.",
+        "模型 {model}，每个种子 {steps} 步，共 {seeds} 个种子；{samples} 条留出样本上的损失，与同一种子、"
+        "试运行设置的试验相比（该试验使损失下降 {fall}）。每个区间的置信度为 {level} %，合计 95 %。"
+        "步数很少：只表示方向，不承诺完整训练的结果。",
+    ),
+    "trial": ("Setting", "设置"),
+    "trial_change": ("Change of the loss", "损失变化"),
+    "trial_share": ("Of what the base trial brings", "占基准下降量"),
+    "trial_trend": ("Trend", "趋势"),
+    "trial_rank": ("rank {before} -> {tried}", "秩 {before} -> {tried}"),
+    "trial_lr": ("lr {before} -> {tried}", "学习率 {before} -> {tried}"),
+    "trial_length": ("max_length {before} -> {tried}", "最大长度 {before} -> {tried}"),
+    "trend_lower": ("learns more", "学得更多"),
+    "trend_higher": ("learns less", "学得更少"),
+    "trend_within_noise": ("within the noise", "与噪声无法区分"),
+    "trend_diverged": ("diverges", "发散"),
+    "trend_not_tried": ("not tried", "未尝试"),
+    "confirmation_confirmed": (
+        "Confirmed on the base model: {names} together change the held-out loss by {said}.",
+        "已在基座模型上确认：{names} 合计使留出损失变化 {said}。",
+    ),
+    "confirmation_contradicted": (
+        "Contradicted by the base model: {names} together change the held-out loss by {said}. Nothing is taken over. "
+        "{reason}",
+        "基座模型上相反：{names} 合计使留出损失变化 {said}，不采用。{reason}",
+    ),
+    "confirmation_within_noise": (
+        "Unconfirmed: on the base model {names} together change the held-out loss by {said}, within the noise.",
+        "未确认：在基座模型上 {names} 合计使留出损失变化 {said}，与噪声无法区分。",
+    ),
+    "confirmation_not_run": (
+        "Unconfirmed: {names} were not tried on the base model ({reason}).",
+        "未确认：{names} 未在基座模型上试验（{reason}）。",
+    ),
+    "confirmation_same_model": (
+        "{names}: tried on the base model itself, which needs no confirmation.",
+        "{names}：试验就在基座模型上进行，无需确认。",
+    ),
     "probe_answers": ("Answers of the trained model", "训练后模型的回答"),
     "sample": ("Sample", "样本"),
     "answer_text": ("Answer", "回答"),

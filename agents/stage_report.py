@@ -59,7 +59,10 @@ def stage_document(
     spec: Project,
     decisions: Sequence[Decision] = (),
 ) -> Document:
-    """The report of an attempt: verdicts first, then expected beside actual, what was dropped, pictures, details."""
+    """The report of an attempt: verdicts first, then expected beside actual, what was dropped, pictures, details.
+
+    `expected` with rows of other stages is a whole sheet, which the report of a last stage shows beside its own.
+    """
     language = spec.language
     title = f"{stage_title(language, evidence.stage)} · {t(language, 'attempt', attempt=evidence.attempt)}"
     document = Document(f"{title} · {spec.project}", language)
@@ -78,6 +81,8 @@ def stage_document(
     rows = expected_rows(expected, evidence)
     if rows:
         document.add(Heading(t(language, "expected")), expected_table(rows, spec))
+    if whole := whole_sheet(expected, evidence):
+        document.add(Heading(t(language, "whole_sheet")), expected_table(whole, spec, with_stage=True))
     document.add(Heading(t(language, "notes")))
     document.add(Bullets(evidence.notes, data=True) if evidence.notes else Paragraph(t(language, "no_notes"), "quiet"))
     _add_plots(document, folder, evidence.stage, language)
@@ -225,12 +230,12 @@ def expected_rows(expected: Sequence[Expectation | ExpectedRow], evidence: Evide
     """Expectations of this stage beside what its evidence measured."""
     rows = []
     for item in expected:
-        if isinstance(item, ExpectedRow):
-            if item.stage == evidence.stage:
-                rows.append(item)
-            continue
         metric = evidence.metrics.get(item.metric)
         actual = metric.value if metric else None
+        if isinstance(item, ExpectedRow):
+            if item.stage == evidence.stage:
+                rows.append(item.model_copy(update={"actual": actual}))
+            continue
         rows.append(
             ExpectedRow(
                 stage=evidence.stage,
@@ -242,6 +247,15 @@ def expected_rows(expected: Sequence[Expectation | ExpectedRow], evidence: Evide
             )
         )
     return rows
+
+
+def whole_sheet(expected: Sequence[Expectation | ExpectedRow], evidence: Evidence) -> list[ExpectedRow]:
+    """All rows of a sheet in its order, this stage's with what it measured; empty where only this stage has some."""
+    rows = [item for item in expected if isinstance(item, ExpectedRow)]
+    if all(row.stage == evidence.stage for row in rows):
+        return []
+    own = iter(expected_rows(rows, evidence))
+    return [next(own) if row.stage == evidence.stage else row for row in rows]
 
 
 def expected_table(rows: Sequence[ExpectedRow], spec: Project, with_stage: bool = False) -> Table:
@@ -339,4 +353,4 @@ def plain_value(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, float):
         return significant(value, 6) if abs(value) >= 1e-4 or value == 0 else f"{value:g}"
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return (", ".join(map(str, value)) or "[]") if isinstance(value, list) else str(value)

@@ -5,13 +5,14 @@ The engine reads what to do next from the ledger alone and writes what was done 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from agents.proposer import make_proposer
+from agents.task_sheet import ExpectedRow, expected_beside_actual
 from flows import gatefiles, runner
 from flows.amending import settle
 from flows.entitled import require_entitled
@@ -49,6 +50,7 @@ from specs.project import Project
 from specs.proposals import Expectation, Proposal, blocking_findings
 from specs.results import Evidence
 from specs.secrets import redacted
+from specs.stage_graph import RELEASE
 from specs.stages import Handed, Progress
 from tasks.models.resolve import ResolvedModel
 from tasks.registry import definition
@@ -249,9 +251,14 @@ class Engine:
             at=timestamp(came.at),
         )
 
-    def _expected(self, stage: str, state: RunState) -> list[Expectation]:
-        """What the sheet and the stage's own proposal expect of it; the proposal, being later, wins."""
+    def _expected(self, stage: str, state: RunState) -> Sequence[Expectation | ExpectedRow]:
+        """What the sheet and the stage's own proposal expect of it; the proposal, being later, wins.
+
+        For a stage that the release waits for, the whole sheet: every other stage's numbers beside what came.
+        """
         sheet = self.approved("data", state).task_sheet
+        if sheet is not None and stage in self.spec.graph.before[RELEASE]:
+            return expected_beside_actual(sheet, self.evidence(), approved_proposals(self.workspace, state))
         found = {e.metric: e for s in (sheet.stages if sheet else []) if s.name == stage for e in s.expected}
         found.update({e.metric: e for e in self.approved(stage, state).expected})
         return list(found.values())

@@ -8,6 +8,7 @@ from typing import Any
 
 from flows.ledger import Ledger
 from flows.rehearsing import is_rehearsal
+from flows.rewritten import rewritten_samples
 from flows.state import fold
 from flows.workspace import Workspace, frozen_spec
 from specs.canonical import digest_folder, sha256_file
@@ -56,7 +57,9 @@ def _of_run(named: str, run: str, project_dir: Path, ledger: Ledger) -> Parent:
         raise InputError(f"parent {named} trained no adapter", NAME_ONE)
     settings = json.loads((folder / "artifacts" / "settings.json").read_bytes())
     before = frozen_spec(workspace)
-    mine = _samples_of(workspace, state.current("data"), settings, project_dir)
+    finished = {stage: found.number for stage, found in state.inputs(state.stages).items()}
+    rewritten = rewritten_samples(workspace, before, finished)
+    mine = _samples_of(workspace, rewritten, state.current("data"), settings, project_dir)
     earlier = before.parent_record
     return Parent(
         named=named,
@@ -82,12 +85,13 @@ def _require_recorded(named: str, folder: Path, evidence: Evidence) -> None:
 
 
 def _samples_of(
-    workspace: Workspace, attempt: Any, settings: dict[str, Any], project_dir: Path
+    workspace: Workspace, rewritten: Path | None, attempt: Any, settings: dict[str, Any], project_dir: Path
 ) -> LearntSamples | None:
-    """The samples that a training names by digest, where they still lie."""
+    """The samples that a training names by digest, those of `data` or rewritten ones, where they still lie."""
     if attempt is None:
         return None
     path = workspace.attempt("data", attempt.number) / "artifacts" / "samples.parquet"
+    path = rewritten or path
     if not path.is_file() or sha256_file(path) != settings["samples_sha256"]:
         return None
     where = path.relative_to(project_dir).as_posix()

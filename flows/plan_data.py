@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flows.rewritten import rewritten_samples
 from flows.run_state import RunState
 from flows.workspace import Workspace, frozen_spec
 from specs.base import Language
@@ -44,8 +45,10 @@ def data_of(workspace: Workspace, state: RunState) -> RunData:
             f"run {workspace.run} has no finished data stage, so that its lengths are not known",
             "finish the data stage (`gatewright resume`), or give --length and --samples",
         )
-    lengths = _lengths(samples / "artifacts" / "samples.parquet")
     spec = frozen_spec(workspace)
+    finished = {stage: found.number for stage, found in state.inputs(state.stages).items()}
+    table = rewritten_samples(workspace, spec, finished) or samples / "artifacts" / "samples.parquet"
+    lengths = _lengths(table)
     stress, notes = _attempt(workspace, state, "stress_test"), list[str]()
     training = _training(stress)
     measured, device = None, dict[str, Any]()

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
+from agents.report_texts import stage_title
+from agents.stage_report import metric_title
+from agents.task_sheet import expected_beside_actual
 from flows.audit.release import signer_of
 from flows.ledger import Ledger
 from flows.proposing import model_of
 from flows.rehearsing import is_rehearsal
 from flows.reviewing import approved_proposals, evidence_of
+from flows.rewritten import rewritten_samples
 from flows.state import RunState, fold
 from flows.workspace import Workspace, frozen_spec
 from specs.decisions import Decision
 from specs.errors import Refused
 from specs.events import ApprovalRecorded, DecisionRecorded
 from specs.parameters import ReleaseParameters, TrainParameters
+from specs.project import Project
+from specs.proposals import Proposal
+from specs.results import Evidence
 from specs.stages import Progress
 from tasks.evaluate.attestation import Signer
 from tasks.evaluate.release import build_release
-from tasks.evaluate.release_facts import ReleaseDecision, ReleaseFacts
+from tasks.evaluate.release_facts import ReleaseDecision, ReleaseExpectation, ReleaseFacts
 
 SIGNING_KEY = "GATEWRIGHT_SIGNING_KEY"
 """The variable that names the SSH key with which a release is signed; without it the release says it is unsigned."""
@@ -65,12 +73,29 @@ def release_facts(workspace: Workspace, ledger: Ledger, progress: Progress) -> R
         evaluate=attempts["evaluate"],
         verdicts={stage: e.verdicts for stage, e in evidence.items()},
         decisions=decisions_of(ledger, state),
+        sheet=_sheet(spec, proposals, evidence),
+        rewritten=rewritten_samples(workspace, spec, {stage: e.attempt for stage, e in evidence.items()}),
         code=state.created.code if state.created else "",
         ledger_head=ledger.head(workspace.run),
         merged=ReleaseParameters.model_validate(proposals["release"].parameters).merged_model,
         base_model_folder=model.folder,
         threads=training.threads,
     )
+
+
+def _sheet(
+    spec: Project, proposals: Mapping[str, Proposal], evidence: Mapping[str, Evidence]
+) -> list[ReleaseExpectation]:
+    """Every number of the signed sheet and of later proposals beside what came, in the order of the stages."""
+    sheet = proposals["data"].task_sheet
+    return [
+        ReleaseExpectation(
+            **row.model_dump(include={"stage", "metric", "unit", "signed", "expected", "actual"}),
+            stage_title=stage_title(spec.language, row.stage),
+            title=metric_title(row.stage, row.metric, spec.language, spec),
+        )
+        for row in (expected_beside_actual(sheet, evidence, proposals) if sheet else [])
+    ]
 
 
 def decisions_of(ledger: Ledger, state: RunState) -> list[ReleaseDecision]:

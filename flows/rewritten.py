@@ -31,6 +31,17 @@ def as_rewritten(
     return found, told
 
 
+def rewritten_samples(workspace: Workspace, spec: Project, attempts: Mapping[str, int]) -> Path | None:
+    """The samples that training reads, where an added stage rewrote them; None where it reads those of `data`.
+
+    `attempts` maps the finished stages to the attempt that counts; None too while the rewriting stage has not run.
+    """
+    writer = stands_in(spec.added_stages).get("train", {}).get("data")
+    if writer is None or writer not in attempts:
+        return None
+    return workspace.attempt(writer, attempts[writer]) / "artifacts" / "samples.parquet"
+
+
 def _counted(table: Path) -> tuple[dict[str, Metric], float]:
     """(counts of both sides and the longest sample, mean tokens of a training sample)."""
     import pyarrow.parquet as pq

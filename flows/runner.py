@@ -7,7 +7,7 @@ which is named and left, or a published one, which is verified and adopted.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from agents.extraction import extraction_for
+from agents.task_sheet import ExpectedRow
 from flows.workspace import Workspace, project_inputs
 from specs.canonical import canonical_bytes, sha256_bytes, sha256_file
 from specs.credentials import without_secrets
@@ -46,7 +47,7 @@ class Order:
     gate_document: bytes | None
     inputs: Mapping[str, Path]
     model: ResolvedModel | None
-    expected: list[Expectation]
+    expected: Sequence[Expectation | ExpectedRow]
     gated: bool = True
     notes: tuple[str, ...] = ()
     handed: Handed | None = None

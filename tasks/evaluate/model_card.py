@@ -8,7 +8,7 @@ from specs.base import Language
 from specs.criteria import Metric, Verdict
 from specs.metrics import definitions
 from specs.results import Evidence
-from tasks.evaluate.release_facts import ReleaseDecision, ReleaseFacts
+from tasks.evaluate.release_facts import ReleaseDecision, ReleaseExpectation, ReleaseFacts
 
 DATA_SHOWN = ("rows_total", "quarantined_share", "samples_train", "samples_eval", "near_duplicate_leakage")
 
@@ -43,6 +43,11 @@ _TEXT: dict[str, tuple[str, str]] = {
     "unknown": ("unknown", "未知"),
     "other": ("Criteria of all stages", "各阶段准则"),
     "passed": ("{stage}: {good} of {all} passed", "{stage}：{all} 项中 {good} 项通过"),
+    "sheet": ("The task sheet, expected beside actual", "任务单：预期与实际"),
+    "sheet_columns": (
+        "| stage | what | signed | expected last | came | difference | unit |",
+        "| 阶段 | 指标 | 签字时 | 最后预期 | 实际 | 差异 | 单位 |",
+    ),
     "limits": ("Limits", "局限"),
     "limit_known": (
         "It knows the fault types of its training data and guesses beyond them; it can name a wrong part with "
@@ -102,6 +107,7 @@ def model_card(facts: ReleaseFacts, evidence: Mapping[str, Evidence], kind: str,
         _table(language, "evaluate", evidence["evaluate"], [d.name for d in definitions("evaluate")]),
         f"## {_t(language, 'other')}",
         _counts(language, facts.verdicts),
+        *([f"## {_t(language, 'sheet')}", _sheet(language, facts.sheet)] if facts.sheet else []),
         f"## {_t(language, 'limits')}",
         _limits(language, facts.verdicts),
         f"## {_t(language, 'approvals')}",
@@ -145,6 +151,18 @@ def _row(language: Language, title: str, metric: Metric, verdicts: Sequence[Verd
     bounds = ", ".join(f"{v.op} {number(v.bound, language)}" for v in verdicts)
     passed = ", ".join(_passed(language, v) for v in verdicts)
     return f"| {title} | {number(metric.value, language)} | {metric.unit} | {bounds} | {passed} |"
+
+
+def _sheet(language: Language, rows: Sequence[ReleaseExpectation]) -> str:
+    lines = [_t(language, "sheet_columns"), "|---|---|---:|---:|---:|---:|---|"]
+    for row in rows:
+        values = [number(value, language) if value is not None else "" for value in (row.signed, row.expected)]
+        off = ""
+        if row.actual is not None and row.expected:
+            off = f"{(row.actual - row.expected) / abs(row.expected):+.1%}"
+        cells = [row.stage_title, row.title, *values, number(row.actual, language), off, row.unit]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def _passed(language: Language, verdict: Verdict) -> str:

@@ -3,6 +3,7 @@
 adapter/ or model/   the trained weights, byte for byte those that were evaluated
 merged/              on request: the base model with the adapter merged into its weights
 evidence/            evidence.json of data, train and evaluate, and evaluated.json
+task_sheet.json      every number that the task sheet expected, beside what came
 model_card.md        attestation.json        manifest.json (every other file with its SHA-256)
 attestation.dsse.json    with a key: the attestation in a signed envelope
 """
@@ -28,6 +29,8 @@ from tasks.evaluate.release_facts import ReleaseFacts
 from tasks.workers import run_worker
 
 __all__ = ["build_release", "verify_release"]
+
+SHEET = "task_sheet.json"
 
 
 def build_release(
@@ -56,6 +59,8 @@ def build_release(
         _merge(facts, partial, progress or Quiet())
     by = signer.fingerprint if signer else ""
     write_bytes(partial / "model_card.md", model_card(facts, evidence, kind, by).encode())
+    if facts.sheet:
+        write_json(partial / SHEET, {"version": 1, "rows": [row.model_dump(mode="json") for row in facts.sheet]})
     settings = json.loads((facts.train / "artifacts" / "settings.json").read_bytes())
     attested = statement(facts, files_of(partial), _materials(facts, partial), settings, by)
     stated = write_json(partial / ATTESTATION, attested)
@@ -135,7 +140,7 @@ def _materials(facts: ReleaseFacts, partial: Path) -> dict[str, str]:
     return {
         "base_model": facts.base_model_sha256,
         **({"parent_adapter": facts.parent.weights_sha256} if facts.parent else {}),
-        "samples.parquet": sha256_file(facts.data / "artifacts" / "samples.parquet"),
+        "samples.parquet": sha256_file(facts.samples),
         **evidence,
     }
 

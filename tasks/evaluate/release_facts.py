@@ -28,6 +28,19 @@ class ReleaseDecision(Strict):
     digest: Sha256 = Field(description="SHA-256 of the gate document that was decided on")
 
 
+class ReleaseExpectation(Strict):
+    """One number of the task sheet beside what came, with its titles in the language of the bundle."""
+
+    stage: Name
+    metric: Name
+    unit: str
+    signed: float | None = Field(description="of the sheet that the first gate signed; null: it had no such number")
+    expected: float = Field(description="the newest number made before the stage ran")
+    actual: float | None = Field(description="measured; null where the stage did not measure it")
+    stage_title: str
+    title: str
+
+
 class ReleaseFacts(Strict):
     """Everything a release bundle says that is not in the attempts themselves."""
 
@@ -44,11 +57,22 @@ class ReleaseFacts(Strict):
     evaluate: Path = Field(description="folder of the evaluate attempt")
     verdicts: dict[str, list[Verdict]] = Field(description="stage to the verdicts on its last attempt")
     decisions: list[ReleaseDecision] = Field(description="in the order of the ledger")
+    sheet: list[ReleaseExpectation] = Field(
+        default_factory=list, description="the whole task sheet, expected beside actual"
+    )
+    rewritten: Path | None = Field(
+        None, description="the samples that training read, where a stage of the project's own rewrote those of data"
+    )
     code: str = Field("", description="version and digest of the code that the run began with")
     ledger_head: Sha256 = Field(description="hash of the last event before the release")
     merged: bool = Field(False, description="add the base model with the adapter merged into its weights")
     base_model_folder: Path | None = Field(None, description="local folder; needed for a merged model")
     threads: int = Field(2, ge=1)
+
+    @property
+    def samples(self) -> Path:
+        """The table that training read."""
+        return self.rewritten or self.data / "artifacts" / "samples.parquet"
 
     @property
     def attempts(self) -> dict[str, Path]:

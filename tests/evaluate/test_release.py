@@ -19,7 +19,7 @@ from flows.releasing import SIGNING_KEY, release_signer
 from specs.canonical import canonical_bytes, digest_folder, sha256_file
 from specs.errors import InputError, Refused, VerificationFailed
 from tasks.evaluate.release import build_release, verify_release
-from tasks.evaluate.release_facts import ReleaseFacts
+from tasks.evaluate.release_facts import ReleaseExpectation, ReleaseFacts
 from tasks.training.models import load_base, load_trained
 from tests.support.release_facts import BASE_SHA256, attempt, make_facts
 
@@ -340,3 +340,31 @@ def test_every_change_of_an_envelope_is_found(facts, tmp_path, keys, name):
     found = verify_release_folder(folder, [public(keys["li"])])
     assert not found.ok
     assert any(expected in step.detail for step in found.steps if not step.ok), found
+
+
+@pytest.mark.parametrize(("language", "said"), [("en", "expected beside actual"), ("zh", "预期与实际")])
+def test_the_bundle_has_the_whole_sheet_beside_what_came(facts, tmp_path, language, said):
+    row = {"stage": "count", "stage_title": "count", "metric": "words", "title": "数出的词", "unit": "words"}
+    rows = [
+        {**row, "signed": 40, "expected": 50, "actual": 60},
+        {**row, "signed": None, "expected": 7, "actual": None},
+    ]
+    given = facts.model_copy(
+        update={"language": language, "sheet": [ReleaseExpectation.model_validate(one) for one in rows]}
+    )
+    build_release(tmp_path / "release", given)
+    card = (tmp_path / "release" / "model_card.md").read_text(encoding="utf-8")
+    assert said in card
+    assert "| count | 数出的词 | 40 | 50 | 60 | +20.0% | words |" in card
+    assert json.loads((tmp_path / "release" / "task_sheet.json").read_bytes())["rows"] == rows
+    manifest = json.loads((tmp_path / "release" / "manifest.json").read_bytes())
+    assert "task_sheet.json" in [f["path"] for f in manifest["files"]]
+
+
+def test_the_attestation_names_the_samples_that_training_read(facts, tmp_path):
+    rewritten = tmp_path / "rewritten.parquet"
+    rewritten.write_bytes(b"other samples")
+    build_release(tmp_path / "release", facts.model_copy(update={"rewritten": rewritten}))
+    statement = json.loads((tmp_path / "release" / "attestation.json").read_bytes())
+    materials = {m["name"]: m["digest"]["sha256"] for m in statement["predicate"]["materials"]}
+    assert materials["samples.parquet"] == sha256_file(rewritten)

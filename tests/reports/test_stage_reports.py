@@ -16,8 +16,8 @@ from agents.citations import numbers_in, uncited_numbers
 from agents.report_texts import stage_title
 from agents.reporter import sheet_page, write_stage_report
 from agents.sheet_file import to_yaml
-from agents.stage_report import expected_rows
-from agents.task_sheet import sheet_of
+from agents.stage_report import expected_rows, whole_sheet
+from agents.task_sheet import ExpectedRow, sheet_of
 from specs.added import SELF_REPORTED
 from specs.criteria import Metric, judge
 from specs.decisions import Decision
@@ -270,3 +270,16 @@ def test_a_metric_of_an_added_stage_is_called_what_the_stage_calls_it_on_every_p
     page = sheet_page(sheet, spec)
     assert page.count(title) == 2  # criterion and expected number
     assert title in to_yaml(sheet, spec)
+
+
+def test_the_report_of_the_last_stage_shows_the_whole_sheet(tmp_path):
+    spec = project()
+    found = evidence("evaluate", tmp_path, spec)
+    name, metric = next((name, metric) for name, metric in found.metrics.items() if metric.value)
+    row = ExpectedRow(stage="data", metric="rows_total", expected=400, actual=398, unit="rows", signed=412)
+    own = row.model_copy(update={"stage": "evaluate", "metric": name, "unit": metric.unit, "actual": None})
+    assert whole_sheet([row, own], found) == [row, own.model_copy(update={"actual": metric.value})]
+    assert whole_sheet([own], found) == []
+    write_stage_report(tmp_path, found, [row, own], spec)
+    report = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert re.search(r"\| Data \| rows found in the sources \| 412 rows \| 400 rows \| 398 rows \|", report)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Optional
 import typer
 
 from flows.cli.app import app
+from flows.cli.language import asked, of_project
 from flows.cli.options import AsJson
 from flows.cli.output import emit, guarded, say, show, tell
 from specs.base import Language
@@ -68,14 +69,14 @@ def advise(
     from flows.cli.progress import for_terminal
     from specs.loading import load_project
     from tasks.advising.costs import Use
+    from tasks.advising.texts import text
 
-    if lang not in (None, "en", "zh"):
-        raise InputError(f"--lang is en or zh, not {lang}", "leave it out for the project's language")
+    given = asked(lang)
     power = {} if kwh is None else {"--kwh": kwh}
     if recipes and (project is not None or sheet):
         raise InputError("--recipes are of cards, of no project", "leave PROJECT and --sheet out, or --recipes")
     if recipes:
-        return _recipes(gpu or [], as_json)
+        return _recipes(gpu or [], given or of_project(), as_json)
     if project is None:
         raise InputError("no project is named", "gatewright advise PROJECT, or gatewright advise --recipes")
     _refuse_odd(above={"--months": months, "--upload-mb-s": upload_mb_s}, finite={"--setup-hours": setup_hours} | power)
@@ -84,7 +85,7 @@ def advise(
             raise InputError(f"--sheet {path} is neither a .md nor a .html", "end the file's name in one of them")
     loaded = load_project(project)
     use = Use(runs=runs, months=months, must_stay_local=local_data, setup_hours=setup_hours, upload_mb_s=upload_mb_s)
-    asked = Asked(
+    wishes = Asked(
         model=model,
         cards=tuple(gpu or ()),
         most=most,
@@ -96,13 +97,15 @@ def advise(
         use=use,
     )
     with for_terminal() as progress:
-        found = answer(loaded, asked, progress)
-    language: Language = "zh" if lang == "zh" or (lang is None and loaded.spec.language == "zh") else "en"
+        found = answer(loaded, wishes, progress)
+    language = given or loaded.spec.language
     written = _write_sheets(found, sheet or [], language)
     if as_json:
         emit({**found.document.model_dump(mode="json"), "written": written})
         return EXIT_DONE
     _say(found, project, language, everything)
+    for file in written:
+        say(text(language, "written", path=file))
     return EXIT_DONE
 
 
@@ -141,23 +144,27 @@ def prices_of(rent: list[str], buy: list[str], host: list[str], kwh: float | Non
     return {g.name: Prices.model_validate(found.get(g.name, {}) | power) for g in gpus()}
 
 
-def _recipes(cards: list[str], as_json: bool) -> int:
+def _recipes(cards: list[str], language: Language, as_json: bool) -> int:
     from flows.cli.progress import for_terminal
+    from specs.hardware import find_gpu
     from tasks.advising.pages import recipe_cells
-    from tasks.advising.recipes import CARDS, recipes
+    from tasks.advising.recipes import CARDS, practised_on, recipes
+    from tasks.advising.texts import text
 
     with for_terminal() as progress:
-        found = [one for name in cards or list(CARDS.values()) for one in recipes(name, progress)]
+        names = [find_gpu(name).name for name in cards] or list(CARDS.values())
+        found = [one for name in dict.fromkeys(names) for one in recipes(name, progress)]
     if as_json:
-        emit([one.model_dump(mode="json") for one in found])
+        emit([{**one.model_dump(mode="json"), "practitioners": practised_on(one, language)} for one in found])
         return EXIT_DONE
     from rich.table import Table
 
-    head, rows = recipe_cells(found)
+    head, rows = recipe_cells(found, language)
     table = Table(*head)
     for row in rows:
         table.add_row(*row)
     show(table)
+    say(text(language, "recipe.read"))
     return EXIT_DONE
 
 

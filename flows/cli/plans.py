@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Optional, TypeVar
 import typer
 
 from flows.cli.app import app
+from flows.cli.language import asked, of_project
 from flows.cli.options import AsJson
 from flows.cli.output import emit, guarded, say, show
 from specs.base import Language, Strict
@@ -223,13 +224,11 @@ class Base(NamedTuple):
 
 def _run_data(data: str | None, model: str | None, lang: str | None) -> tuple[RunData | None, Base, Language]:
     """The run that is named, the model to plan for, and the language to say it in."""
-    if lang not in (None, "en", "zh"):
-        raise InputError(f"--lang is en or zh, not {lang}", "leave it out for the project's language")
-    language: Language | None = "zh" if lang == "zh" else "en" if lang == "en" else None
+    language = asked(lang)
     if data is None:
         if model is None:
             raise InputError("no model is named", "give --model NAME, or --data RUN for the model of a run")
-        return None, Base(model, model), language or "en"
+        return None, Base(model, model), language or of_project()
     from flows.cli.find import look_for
     from flows.folding import fold
     from flows.plan_data import data_of, model_folder

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import Annotated, Optional
 
 import typer
 
 from flows.cli.app import app
+from flows.cli.language import asked
 from flows.cli.options import AsJson
 from flows.cli.output import emit, guarded, say, show
-from specs.errors import EXIT_DONE, InputError, VerificationFailed
-
-if TYPE_CHECKING:
-    from specs.parameters import TrainingConfiguration
+from specs.errors import EXIT_DONE, VerificationFailed
 
 trial = typer.Typer(help="A few real steps in one file, run on several machines and compared.", no_args_is_help=True)
 app.add_typer(trial, name="trial")
 
+Lang = Annotated[Optional[str], typer.Option("--lang", help="en or zh; default: that of the project.")]  # noqa: UP045
 TrialFile = Annotated[Path, typer.Argument(metavar="FILE", help="The trial: trial.json of `trial make`.")]
 
 
@@ -30,33 +30,39 @@ def make(
         Optional[list[str]],  # noqa: UP045  typer reads this at run time
         typer.Option("--set", metavar="NAME=VALUE", help="Another setting of the training, such as weights=bf16."),
     ] = None,
+    lang: Lang = None,
     as_json: AsJson = False,
 ) -> int:
     """Write a trial: the training configuration, and the samples of its heaviest and its bucket steps."""
+    from flows.cli.deciding import pairs
     from flows.cli.find import look_for
     from flows.cli.progress import for_terminal
     from flows.folding import fold
     from flows.proposing import model_of
-    from flows.trial_data import samples_of, training_of
+    from flows.trial_data import changed, samples_of, training_of
     from flows.workspace import frozen_spec
     from tasks.advising.trial import made, read_trial, write
+    from tasks.advising.trial_texts import text
 
+    wanted = asked(lang)
     workspace, ledger = look_for(run)
     state, spec = fold(ledger.events(workspace.run)), frozen_spec(workspace)
     samples = samples_of(workspace, state)
-    training = changed(training_of(workspace, state), settings or [])
+    training = changed(training_of(workspace, state), pairs(settings or [], "--set"))
+    language = wanted or spec.language
     with for_terminal() as progress:
         model = model_of(workspace, spec, progress)
-    found = made(spec.project, model.source, model.sha256, training, samples)
+    found = made(spec.project, model.source, model.sha256, training, samples, language)
     write(found, file)
     sha256 = read_trial(file).sha256
-    document = {"file": str(file), "sha256": sha256, "steps": len({r["step"] for r in found.plan})}
+    steps, run = len({r["step"] for r in found.plan}), workspace.run
     if as_json:
-        emit(document)
+        emit({"file": str(file), "sha256": sha256, "run": run, "steps": steps})
     else:
-        say(f"wrote {file}: {document['steps']} steps with {len(found.samples)} samples of {spec.project}")
-        say("  it holds real samples: give it to whom the data may be given")
-        say(f"  next, on each machine: gatewright trial run {file} --name MACHINE")
+        counts = {"steps": steps, "samples": len(found.samples)}
+        say(text(language, "made", file=file, project=spec.project, run=run, **counts))
+        say(text(language, "real"))
+        say(text(language, "next", file=shlex.quote(str(file))))
     return EXIT_DONE
 
 
@@ -73,6 +79,7 @@ def run_trial(
         Optional[Path],  # noqa: UP045
         typer.Option("--out", metavar="FILE", help="The result to write; default: beside the trial, by the name."),
     ] = None,
+    lang: Lang = None,
     as_json: AsJson = False,
 ) -> int:
     """Train the steps of a trial on this machine, and write what was measured."""
@@ -81,10 +88,11 @@ def run_trial(
     from flows.cli.progress import for_terminal
     from specs.project import Hub
     from tasks.advising.trial import read_trial, run, write
+    from tasks.advising.trial_texts import text
     from tasks.memory.devices import this_device
     from tasks.models.resolve import resolve_base_model
 
-    found = read_trial(file)
+    wanted, found = asked(lang), read_trial(file)
     called = name or this_device().name
     plain = re.sub(r"[^\w.-]+", "-", called).strip("-") or "machine"
     target = out or file.with_name(f"{file.stem}-{plain}.json")
@@ -102,8 +110,10 @@ def run_trial(
     if as_json:
         emit({"file": str(target), **measured.model_dump(mode="json")})
     else:
-        rate, step = measured.tokens_per_second, measured.seconds_per_step
-        say(f"{called}: {rate:.0f} tokens/s, {step:.3g} s a step, {len(measured.steps)} steps; wrote {target}")
+        language = wanted or found.language or "en"
+        rate, seconds = f"{measured.tokens_per_second:.0f}", f"{measured.seconds_per_step:.3g}"
+        say(text(language, "ran", name=called, rate=rate, seconds=seconds, steps=len(measured.steps), file=target))
+        say(text(language, "then", file=shlex.quote(str(target))))
     return EXIT_DONE
 
 
@@ -111,18 +121,23 @@ def run_trial(
 @guarded
 def compare(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Results of `trial run`.")],
+    lang: Lang = None,
     as_json: AsJson = False,
 ) -> int:
     """Set results of the same trial side by side, the quickest machine first."""
     from tasks.advising.trial import compared, read_result
+    from tasks.advising.trial_texts import text
 
-    rows = compared([read_result(file) for file in files])
+    language, results = asked(lang), [read_result(file) for file in files]
+    rows = compared(results)
     if as_json:
         emit([row.model_dump(mode="json") for row in rows])
         return EXIT_DONE
     from rich.table import Table
 
-    table = Table("machine", "device", "s/step", "tokens/s", "slower", "peak GiB", "of usable", "loss off", "software")
+    spoken = language or results[0].language or "en"
+    names = ("name", "device", "seconds", "rate", "slower", "peak", "share", "loss", "software")
+    table = Table(*(text(spoken, f"col.{name}") for name in names))
     for row in rows:
         table.add_row(
             row.name,
@@ -136,29 +151,5 @@ def compare(
             ", ".join(f"{name} {version}" for name, version in row.different.items()),
         )
     show(table)
+    say(text(spoken, "read", first=results[0].name))
     return EXIT_DONE
-
-
-def changed(training: TrainingConfiguration, settings: list[str]) -> TrainingConfiguration:
-    """The configuration with settings from the command line. Raises `InputError` for one that is not known."""
-    from pydantic import ValidationError
-
-    values: dict[str, Any] = {}
-    for text in settings:
-        name, sign, value = text.partition("=")
-        if not sign or name not in type(training).model_fields:
-            raise InputError(
-                f"--set {text}: no setting of a training", "docs/parameters.md lists TrainingConfiguration"
-            )
-        values[name] = {"true": True, "false": False, "null": None}.get(value, value)
-    try:
-        return type(training).model_validate_json(_json(training.model_dump(mode="json") | values), strict=False)
-    except ValidationError as error:
-        wrong = "; ".join(f"{e['loc'][0] if e['loc'] else 'training'}: {e['msg']}" for e in error.errors())
-        raise InputError(f"--set: {wrong}", "docs/parameters.md lists the values") from None
-
-
-def _json(values: dict[str, Any]) -> str:
-    import json
-
-    return json.dumps(values)

@@ -10,14 +10,17 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from specs.base import Language
 from specs.docs import table
 from specs.hardware import find_gpu
 from specs.stages import Progress
 from tasks.advising.claims import answered, needed_bytes
-from tasks.advising.recipes import CARDS, PRACTICE, Practice, Recipe, recipes
+from tasks.advising.recipes import CARDS, PRACTICE, Practice, Recipe, practised_on, recipes
 from tasks.advising.rules import Judged, judged
+from tasks.advising.texts import text
 from tasks.planning.plans import Plan
 from tasks.planning.weighing import BAND
+from tasks.plot_text import phase
 
 BLOCK = re.compile(r"(<!-- (?P<name>[a-z]+):begin -->\n).*?(<!-- (?P=name):end -->)", re.DOTALL)
 
@@ -53,20 +56,24 @@ def practice_table(practice: Sequence[Practice], plans: Sequence[Plan]) -> str:
     return table(("card", "practitioners say", "checked as", "needs, GB", "usable, GB", "share", "account"), rows)
 
 
-def recipe_cells(found: Sequence[Recipe]) -> tuple[list[str], list[list[str]]]:
-    """Head and rows of the plan search's own recipe for every card and method."""
+RECIPE = ("card", "method", "model", "batch", "optimizer", "needed", "peak", "practitioners")
+
+
+def recipe_cells(found: Sequence[Recipe], language: Language = "en") -> tuple[list[str], list[list[str]]]:
+    """Head and rows of the plan search's own recipe for every card and method, beside what practitioners say."""
     rows = []
     for recipe in found:
-        gb = f"{find_gpu(recipe.gpu).vram_gb:g} GB ({recipe.gpu})"
+        gb, said = f"{find_gpu(recipe.gpu).vram_gb:g} GB ({recipe.gpu})", practised_on(recipe, language)
         if recipe.plan is None or recipe.model is None:
-            rows.append([gb, recipe.method, "none of the ladder", "", "", "", ""])
+            rows.append([gb, recipe.method, text(language, "recipe.none"), "", "", "", "", said])
             continue
         c, account = recipe.plan.configuration, recipe.plan.account
         assert account is not None
         shape = f"{c.micro_batch}x{c.seq_len}x{c.gradient_accumulation}"
         needed = f"{needed_bytes(recipe.plan) / 1e9:.1f} ({recipe.plan.utilisation:.0%})"
-        rows.append([gb, recipe.method, _short(recipe.model), shape, c.optimizer, needed, account.peak_phase])
-    return ["card", "method", "largest model", "batch", "optimizer", "needs, GB", "peak in"], rows
+        peak = phase(language, account.peak_phase)
+        rows.append([gb, recipe.method, _short(recipe.model), shape, c.optimizer, needed, peak, said])
+    return [text(language, f"recipe.{name}") for name in RECIPE], rows
 
 
 def recipes_table(found: Sequence[Recipe]) -> str:
@@ -95,23 +102,23 @@ PAGES: dict[str, dict[str, Maker]] = {
 }
 
 
-def blocks(text: str) -> dict[str, str]:
+def blocks(page: str) -> dict[str, str]:
     """The generated blocks of a page by name."""
-    return {m["name"]: m[0].partition("\n")[2].rpartition("<!--")[0] for m in BLOCK.finditer(text)}
+    return {m["name"]: m[0].partition("\n")[2].rpartition("<!--")[0] for m in BLOCK.finditer(page)}
 
 
-def with_blocks(text: str, made: dict[str, str]) -> str:
+def with_blocks(page: str, made: dict[str, str]) -> str:
     """A page with its blocks made anew."""
-    return BLOCK.sub(lambda m: m[1] + made.get(m["name"], blocks(m[0])[m["name"]]) + m[3], text)
+    return BLOCK.sub(lambda m: m[1] + made.get(m["name"], blocks(m[0])[m["name"]]) + m[3], page)
 
 
 def main(root: Path) -> None:
     """Write all pages."""
     for name, makers in PAGES.items():
         page = root / name
-        text = page.read_text(encoding="utf-8")
-        made = {block: make() for block, make in makers.items() if block in blocks(text)}
-        page.write_text(with_blocks(text, made), encoding="utf-8")
+        before = page.read_text(encoding="utf-8")
+        made = {block: make() for block, make in makers.items() if block in blocks(before)}
+        page.write_text(with_blocks(before, made), encoding="utf-8")
 
 
 if __name__ == "__main__":

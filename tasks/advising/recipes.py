@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from specs.base import Strict
+from specs.base import Language, Strict
 from specs.hardware import find_gpu, find_model
 from specs.parameters import Method
 from specs.stages import Progress
 from tasks.advising.claims import Claim
+from tasks.advising.texts import text
 from tasks.planning.machine import machine_named
 from tasks.planning.plans import Limits, Plan
 from tasks.planning.search import find_plans
@@ -46,8 +47,12 @@ class Practice:
     """What practitioners say of a card, and the claims it is checked by."""
 
     gb: int
-    says: str
     claims: tuple[Claim, ...]
+
+    @property
+    def says(self) -> str:
+        """In English, as on the page."""
+        return text("en", f"practice.{self.gb}")
 
 
 def _claim(gb: int, model: str, method: Method, length: int, micro_batch: int = 1, accumulation: int = 16) -> Claim:
@@ -65,7 +70,6 @@ def _claim(gb: int, model: str, method: Method, length: int, micro_batch: int = 
 PRACTICE: tuple[Practice, ...] = (
     Practice(
         6,
-        "3B to 4B QLoRA",
         tuple(
             _claim(6, model, "qlora", length)
             for model in ("Qwen/Qwen2.5-3B", "Qwen/Qwen3-4B")
@@ -74,7 +78,6 @@ PRACTICE: tuple[Practice, ...] = (
     ),
     Practice(
         8,
-        "7B QLoRA at 512 to 1,024",
         tuple(
             _claim(8, model, "qlora", length)
             for model in (SMALL_VOCABULARY, LARGE_VOCABULARY)
@@ -83,17 +86,14 @@ PRACTICE: tuple[Practice, ...] = (
     ),
     Practice(
         12,
-        "7B QLoRA 1x1024, 9 to 11 GB",
         tuple(_claim(12, model, "qlora", 1024) for model in (SMALL_VOCABULARY, LARGE_VOCABULARY)),
     ),
     Practice(
         24,
-        "7B LoRA 1x1536",
         tuple(_claim(24, model, "lora", 1536) for model in (SMALL_VOCABULARY, LARGE_VOCABULARY)),
     ),
     Practice(
         32,
-        "7B LoRA 2x2048x8",
         tuple(_claim(32, model, "lora", 2048, 2, 8) for model in (SMALL_VOCABULARY, LARGE_VOCABULARY)),
     ),
 )
@@ -107,6 +107,13 @@ class Recipe(Strict):
     model: str | None
     plan: Plan | None
     """None: none of the ladder fits."""
+
+
+def practised_on(recipe: Recipe, language: Language) -> str:
+    """What practitioners say of cards of this size and this method; empty where nothing is passed around."""
+    size = find_gpu(recipe.gpu).vram_gb
+    said = next((one for one in PRACTICE if one.gb == size and one.claims[0].method == recipe.method), None)
+    return text(language, f"practice.{said.gb}") if said else ""
 
 
 def recipes(gpu: str, progress: Progress | None = None, ladder: Sequence[str] = LADDER) -> list[Recipe]:

@@ -79,7 +79,7 @@ def advise(situation: Situation) -> Advice:
         warnings.append(Reason(key="warn.full"))
     asked = situation.parameters or 0
     if max(size or 0, asked) >= LARGE and not adapters:
-        warnings.append(Reason(key="warn.large", values={"model": situation.base_model, "billions": _billions(asked)}))
+        warnings.append(Reason(key="warn.large", values=_size(situation.base_model, asked)))
     method: Method = {"qlora": "qlora", "full": "full"}.get(route, "lora")  # type: ignore[assignment]
     if route == "continued":
         method = situation.method
@@ -153,8 +153,9 @@ def parameters_of(model: str) -> int | None:
         return None
 
 
-def _billions(parameters: int) -> str:
-    return f"{parameters / 1e9:.1f}"
+def _size(model: str, parameters: int) -> dict[str, str]:
+    """A model and its size in both languages: billions, and hundreds of millions."""
+    return {"model": model, "billions": f"{parameters / 1e9:.1f}", "yi": f"{parameters / 1e8:.0f}"}
 
 
 def missing_facts(s: Situation) -> Sequence[str]:

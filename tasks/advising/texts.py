@@ -94,7 +94,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
     ),
     "warn.large": (
         "{model} has {billions} billion parameters, and no adapter run of this project shows that a smaller one fails",
-        "{model} 有 {billions} 十亿参数，而本项目没有适配器运行证明更小的模型不够",
+        "{model} 有 {yi} 亿参数，而本项目没有适配器运行证明更小的模型不够",
     ),
     "warning": ("warning: {text}", "警告：{text}"),
     "table": ("cards for {model}, {method}", "{model}，{method} 的显卡"),
@@ -157,6 +157,26 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "every sample as long as {length} tokens (no data stage is finished)",
         "每条样本按 {length} 词元计（data 阶段未完成）",
     ),
+    "recipe.card": ("card", "显卡"),
+    "recipe.method": ("method", "方法"),
+    "recipe.model": ("largest model", "最大模型"),
+    "recipe.batch": ("batch", "批"),
+    "recipe.optimizer": ("optimizer", "优化器"),
+    "recipe.needed": ("needs, GB", "所需 GB"),
+    "recipe.peak": ("peak in", "峰值所在"),
+    "recipe.practitioners": ("practitioners say", "经验说法"),
+    "recipe.none": ("none of the ladder", "所列模型均不可行"),
+    "recipe.read": (
+        "batch: micro batch x length x accumulation; the largest model that keeps 1,024 tokens within 90 % of what can "
+        "be used; practitioners' figures are of 7B models and checked in docs/choosing-hardware.md",
+        "批：微批 x 长度 x 累积；最大模型指至少 1,024 词元且不超过可用显存 90 % 者；经验说法多指 7B 模型，"
+        "核对见 docs/choosing-hardware.md",
+    ),
+    "practice.6": ("3B to 4B QLoRA", "3B 到 4B 的 QLoRA"),
+    "practice.8": ("7B QLoRA at 512 to 1,024", "7B QLoRA，长度 512 到 1,024"),
+    "practice.12": ("7B QLoRA 1x1024, 9 to 11 GB", "7B QLoRA 1x1024，9 到 11 GB"),
+    "practice.24": ("7B LoRA 1x1536", "7B LoRA 1x1536"),
+    "practice.32": ("7B LoRA 2x2048x8", "7B LoRA 2x2048x8"),
     "written": ("written: {path}", "已写入：{path}"),
 }
 

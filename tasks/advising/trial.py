@@ -18,7 +18,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
-from specs.base import Sha256, Strict
+from specs.base import Language, Sha256, Strict
 from specs.canonical import canonical_bytes, digest, sha256_file
 from specs.errors import InputError, VerificationFailed
 from specs.files import write_bytes
@@ -51,6 +51,7 @@ class Trial(Strict):
     training: TrainingConfiguration
     samples: list[dict[str, Any]] = Field(min_length=1)
     plan: list[dict[str, Any]] = Field(min_length=1)
+    language: Language | None = Field(None, description="of the project: what commands say of this file")
     sha256: Sha256 | None = Field(None, description="of all of the above")
 
 
@@ -76,6 +77,7 @@ class TrialResult(Strict):
     usable_bytes: int
     environment: dict[str, str]
     steps: list[StepMeasured] = Field(min_length=1)
+    language: Language | None = Field(None, description="that of the trial")
     sha256: Sha256 | None = Field(None, description="of all of the above")
 
     @property
@@ -105,7 +107,9 @@ def sealed(document: Trial | TrialResult) -> bytes:
 
 
 def _digest(document: Trial | TrialResult) -> str:
-    return digest(document.model_dump(mode="json", exclude={"sha256"}))
+    """Over everything but itself. A language counts where it is said, so that older files keep their digest."""
+    unsaid = {"sha256"} | ({"language"} if document.language is None else set())
+    return digest(document.model_dump(mode="json", exclude=unsaid))
 
 
 def read_trial(path: Path) -> Trial:
@@ -136,7 +140,12 @@ def _read(path: Path, kind: type[D], what: str) -> D:
 
 
 def made(
-    project: str, base_model: str, base_model_sha256: str, training: TrainingConfiguration, samples: Path
+    project: str,
+    base_model: str,
+    base_model_sha256: str,
+    training: TrainingConfiguration,
+    samples: Path,
+    language: Language | None = None,
 ) -> Trial:
     """The heaviest step, a step of every bucket, and the other worst ones, of one epoch of a run's samples."""
     import pyarrow.parquet as pq
@@ -158,6 +167,7 @@ def made(
         training=training,
         samples=json.loads(json.dumps(kept, default=str)),
         plan=[asdict(row) for row in plan.rows],
+        language=language,
     )
 
 
@@ -182,6 +192,7 @@ def run(trial: Trial, base_model: Path, name: str, progress: Progress, keep: Pat
         usable_bytes=device.usable_bytes,
         environment=environment_of(device, trial.training),
         steps=[_measured(line) for line in lines],
+        language=trial.language,
     )
 
 

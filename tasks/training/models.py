@@ -41,24 +41,16 @@ def choose_device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def check_possible(training: TrainingConfiguration, device: str) -> None:
-    """Raise `ModelError` for a configuration that this machine or these libraries cannot train as asked."""
+def contradictions(training: TrainingConfiguration) -> list[tuple[str, str]]:
+    """Settings that exclude each other on every machine, each with its way out."""
     problems = []
     if training.compute not in _COMPUTE_OF[training.weights]:
         allowed = ", ".join(_COMPUTE_OF[training.weights])
         problems.append((f"weights {training.weights} cannot compute in {training.compute}", f"compute: {allowed}"))
-    if training.attention == "flash" and device == "cpu":
-        problems.append(("attention flash needs a CUDA GPU; there is none here", "attention: sdpa"))
-    elif training.attention == "flash" and importlib.util.find_spec("flash_attn") is None:
-        problems.append(("attention flash needs the package flash-attn", "attention: sdpa, or install flash-attn"))
-    if training.allocator != "default" and device == "cpu":
-        problems.append((f"allocator {training.allocator} is a setting of the GPU's allocator", "allocator: default"))
     if training.packing and training.attention == "flash" and training.micro_batch > 1:
         problems.append(
             ("attention flash keeps samples of a packed row apart only with one row per forward pass", "micro_batch: 1")
         )
-    if training.compute == "amp-fp16" and device == "cpu":
-        problems.append(("amp-fp16 scales its loss on a GPU only; there is none here", "compute: fp32 or amp-bf16"))
     if training.method == "full" and training.weights in ("nf4", "nf4-dq", "fp16"):
         problems.append((f"method full cannot train {training.weights} weights", "weights: fp32 or bf16"))
     if (training.method == "qlora") != training.weights.startswith("nf4"):
@@ -66,6 +58,20 @@ def check_possible(training: TrainingConfiguration, device: str) -> None:
     if training.sharding != "ddp":
         what = f"sharding {training.sharding} is predicted (`gatewright estimate`), but no worker trains it yet"
         problems.append((what, "sharding: ddp: every rank holds the whole model"))
+    return problems
+
+
+def check_possible(training: TrainingConfiguration, device: str) -> None:
+    """Raise `ModelError` for a configuration that this machine or these libraries cannot train as asked."""
+    problems = contradictions(training)
+    if training.attention == "flash" and device == "cpu":
+        problems.append(("attention flash needs a CUDA GPU; there is none here", "attention: sdpa"))
+    elif training.attention == "flash" and importlib.util.find_spec("flash_attn") is None:
+        problems.append(("attention flash needs the package flash-attn", "attention: sdpa, or install flash-attn"))
+    if training.allocator != "default" and device == "cpu":
+        problems.append((f"allocator {training.allocator} is a setting of the GPU's allocator", "allocator: default"))
+    if training.compute == "amp-fp16" and device == "cpu":
+        problems.append(("amp-fp16 scales its loss on a GPU only; there is none here", "compute: fp32 or amp-bf16"))
     eight_bit = "8bit" in training.optimizer
     if (training.method == "qlora" or eight_bit) and importlib.util.find_spec("bitsandbytes") is None:
         what = "method qlora" if training.method == "qlora" else f"optimizer {training.optimizer}"

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.cli.trials import changed
+from flows.trial_data import changed
+from specs.canonical import digest
 from specs.errors import InputError, VerificationFailed
 from specs.stages import Quiet
 from tasks.advising import trial as trials
@@ -114,7 +115,68 @@ def test_results_of_different_trials_are_not_compared():
 
 
 def test_a_setting_is_changed_by_name_and_a_wrong_one_is_said():
-    assert changed(small_training(), ["seed=7"]).seed == 7
-    for wrong in ("nothing=1", "seed", "weights=fp3"):
-        with pytest.raises(InputError, match="--set"):
-            changed(small_training(), [wrong])
+    found = changed(small_training(), {"seed": "7", "rank": "4", "training.lr": "1e-3", "max_steps": "null"})
+    assert (found.seed, found.lora.rank, found.lr, found.max_steps) == (7, 4, 1e-3, None)
+    for key, value in (("nothing", "1"), ("weights", "fp3"), ("seed", "x"), ("lora.rank", "0"), ("lora", "{}")):
+        with pytest.raises(InputError, match=f"--set {key}"):
+            changed(small_training(), {key: value})
+    with pytest.raises(InputError, match="twice"):
+        changed(small_training(), {"lora.rank": "4", "rank": "8"})
+
+
+def test_a_misspelt_setting_is_pointed_to_the_nearest():
+    with pytest.raises(InputError) as raised:
+        changed(small_training(), {"microbatch": "4"})
+    assert "micro_batch" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"weights": "bf16"},
+        {"compute": "bf16"},
+        {"weights": "nf4-dq", "compute": "amp-bf16"},
+        {"method": "qlora"},
+        {"method": "full", "weights": "nf4"},
+        {"sharding": "fsdp", "ranks": "2"},
+        {"packing": "true", "attention": "flash", "micro_batch": "2"},
+    ],
+)
+def test_settings_that_no_machine_can_train_together_are_refused_before_anything_is_written(settings: dict[str, str]):
+    with pytest.raises(InputError, match="exclude each other") as raised:
+        changed(small_training(), settings)
+    assert raised.value.hint
+
+
+def test_settings_that_another_machine_can_train_are_taken():
+    assert changed(small_training(), {"weights": "bf16", "compute": "amp-bf16"}).weights == "bf16"
+    assert changed(small_training(), {"attention": "flash", "weights": "bf16", "compute": "bf16"}).attention == "flash"
+
+
+def test_a_trial_of_before_there_was_a_language_keeps_its_digest(tiny_model: Path, tmp_path: Path):
+    trial = made(write_samples(tmp_path / "samples.parquet", tiny_model), tiny_model)
+    document = trial.model_dump(mode="json", exclude={"sha256", "language"})
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps({**document, "sha256": digest(document)}), encoding="utf-8")
+    assert read_trial(path).language is None
+    path.write_text(json.dumps({**document, "language": "zh", "sha256": digest(document)}), encoding="utf-8")
+    with pytest.raises(VerificationFailed, match="was changed"):
+        read_trial(path)
+
+
+def test_a_table_of_machines_speaks_the_language_of_the_project(tmp_path: Path):
+    from typer.testing import CliRunner
+
+    from flows.cli.app import app, load_groups
+
+    load_groups()
+    for name, language in (("a", "zh"), ("b", None)):
+        trials.write(result(name, 1.0, language=language), tmp_path / f"{name}.json")
+
+    def said(*arguments: str) -> str:
+        return CliRunner().invoke(app, ["trial", "compare", *arguments], env={"COLUMNS": "200"}).output
+
+    assert "词元/秒" in said(str(tmp_path / "a.json"))
+    assert "tokens/s" in said(str(tmp_path / "b.json"))
+    assert "tokens/s" in said(str(tmp_path / "a.json"), "--lang", "en")
+    assert "--lang" in said(str(tmp_path / "a.json"), "--lang", "fr")

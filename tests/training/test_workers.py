@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -86,6 +87,28 @@ def test_no_secret_reaches_a_worker():
     assert "secret" not in " ".join(theirs.values())
     assert not any(name.startswith("PREFECT") for name in theirs)
     assert (theirs["PATH"], theirs["LC_ALL"], theirs["HF_HUB_OFFLINE"]) == ("/bin", "C", "1")
+
+
+def _glibc() -> tuple[int, ...]:
+    kind, found = platform.libc_ver()
+    return tuple(int(part) for part in found.split(".")) if kind == "glibc" else (0,)
+
+
+@pytest.mark.skipif(_glibc() < (2, 33), reason="asks glibc for the size of its heap")
+def test_the_heap_of_a_worker_shrinks_when_the_tensors_of_a_step_are_freed():
+    """Small blocks that glibc caches would hold it at its highest, and later steps would come on top."""
+
+    def heap(environment: dict[str, str]) -> list[int]:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.support.heap"], env=environment, capture_output=True, text=True, check=True
+        )
+        return [int(word) for word in done.stdout.split()]
+
+    ours = worker_environment(1)
+    grown, kept = heap(ours)
+    assert grown > 100e6
+    assert kept < 0.02 * grown
+    assert heap({k: v for k, v in ours.items() if k != "GLIBC_TUNABLES"})[1] > 0.9 * grown
 
 
 def test_an_error_for_the_user_arrives_as_its_own_class(tmp_path):

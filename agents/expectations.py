@@ -20,6 +20,7 @@ from agents.siblings import dry_run_model
 from agents.training_rules import planned_steps
 from specs.parameters import TrainingConfiguration
 from specs.proposals import Expectation
+from specs.results import BUSY
 
 
 def expectations(
@@ -45,24 +46,31 @@ def expectations(
 def _remembered(context: ProposerContext, stage: str, expectation: Expectation) -> Expectation:
     """The rule's number, corrected by how far the same rule was off in the newest earlier run that measured this.
 
-    Only an expectation made with as much known is compared; times and memory only of the same model and method.
+    Only an expectation made with as much known is compared; times and memory only of the same model and method, and
+    times of a run that had the processors for itself before those of one that shared them.
     """
     spec, rule = context.spec, expectation.value
-    for entry in reversed(context.history):
-        actual = entry.get("actual")
-        if (entry.get("stage"), entry.get("metric")) != (stage, expectation.metric) or actual is None:
-            continue
-        if entry.get("known", []) != [s for s in spec.graph.ancestors(stage) if s in context.evidence]:
-            continue
-        same = (entry.get("base_model"), entry.get("method")) == (spec.base_model, spec.method)
-        if expectation.unit in _OF_THE_MODEL and not same:
-            continue
-        was = float(entry.get("by_rule") or 0)
-        value = float(actual) if not was else rule * float(actual) / was
-        value = float(round(value)) if expectation.unit in _WHOLE else value
-        why = text(spec.language, "x_history")
-        return expectation.model_copy(update={"value": value, "why": why, "by_rule": rule})
-    return expectation
+    known = [s for s in spec.graph.ancestors(stage) if s in context.evidence]
+    measured = [
+        entry
+        for entry in context.history
+        if (entry.get("stage"), entry.get("metric")) == (stage, expectation.metric)
+        and entry.get("actual") is not None
+        and entry.get("known", []) == known
+        and (
+            expectation.unit not in _OF_THE_MODEL
+            or (entry.get("base_model"), entry.get("method")) == (spec.base_model, spec.method)
+        )
+    ]
+    if not measured:
+        return expectation
+    quiet = [e for e in measured if expectation.unit not in _TIMES or (e.get("others_cpu_share") or 0) < BUSY]
+    entry = (quiet or measured)[-1]
+    was, actual = float(entry.get("by_rule") or 0), float(entry["actual"])
+    value = actual if not was else rule * actual / was
+    value = float(round(value)) if expectation.unit in _WHOLE else value
+    why = text(spec.language, "x_history" if quiet else "x_history_busy")
+    return expectation.model_copy(update={"value": value, "why": why, "by_rule": rule})
 
 
 def _added(context: ProposerContext, stage: str) -> list[Expectation]:
@@ -72,7 +80,8 @@ def _added(context: ProposerContext, stage: str) -> list[Expectation]:
     return [_expect(metric, value, units[metric], why) for metric, value in expected.items()]
 
 
-_OF_THE_MODEL = frozenset({"s", "h", "bytes"})
+_TIMES = frozenset({"s", "h"})
+_OF_THE_MODEL = _TIMES | {"bytes"}
 _WHOLE = frozenset({"rows", "samples", "steps", "bytes"})
 
 

@@ -8,6 +8,7 @@ from agents.blocks import Block, Bullets, Cell, Document, Heading, Paragraph, Ta
 from agents.draft import default
 from agents.report_texts import stage_title, t
 from agents.stage_report import (
+    busy_line,
     expected_table,
     metric_title,
     operator_sign,
@@ -24,7 +25,7 @@ from agents.task_sheet import ExpectedRow
 from agents.units import human
 from specs.base import Language
 from specs.criteria import Criterion
-from specs.parameters import PARAMETERS, leaves
+from specs.parameters import PARAMETERS, leaves, resolve
 from specs.project import Project
 from specs.proposals import Proposal, SheetStage, TaskSheet
 from specs.results import Evidence
@@ -72,7 +73,7 @@ def _finished(finished: Evidence, report: str | None, spec: Project) -> list[Blo
     blocks.append(verdict_line(finished, spec))
     if finished.verdicts:
         blocks.append(pieces_line(finished, language))
-    blocks += [verdict_table(finished, spec), *where_failed(finished, spec)]
+    blocks += [*busy_line(finished, language), verdict_table(finished, spec), *where_failed(finished, spec)]
     if finished.notes:
         blocks.append(Bullets(finished.notes, data=True))
     if report:
@@ -130,7 +131,9 @@ def _parameters(proposal: Proposal, language: Language) -> list[Block]:
         reason = reasons.get(path)
         known = proposal.stage in PARAMETERS
         if reason is None and known and default(proposal.stage, path) == value:
-            defaults.append(f"{path.rpartition('.')[2]} {plain_value(value)}")
+            last = path.rpartition(".")[2]
+            name = last if resolve(proposal.parameters, last) == path else path
+            defaults.append(f"{name} {plain_value(value)}")
             continue
         why = f"{reason.text} [{reason.source}]" if reason else ""
         rows.append([Cell(path, data=True), Cell(plain_value(value), data=True), Cell(why)])

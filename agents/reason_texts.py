@@ -75,6 +75,34 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "a small model over the same pipeline finds faults of data and settings in minutes",
         "小模型走同一流程，几分钟内发现数据和设置的问题",
     ),
+    "trials": ("the trials that the project asks for", "项目要求的小规模试验"),
+    "trials_target_lr": (
+        "what would be proposed for the base model; a trend is confirmed there relative to it",
+        "对基座模型将建议的值；趋势以它为基准在基座模型上确认",
+    ),
+    "warn_trials_parent": (
+        "no trials of the rank: the adapter of the parent keeps its own",
+        "不做秩的试验：父训练的适配器保持原有的秩",
+    ),
+    "trend": (
+        "{factor} times the rule's value: in the trials on {model} this took {share} more off the held-out loss over "
+        "{steps} steps; a direction, not a promise",
+        "规则值的 {factor} 倍：在 {model} 上的试验中，{steps} 步内留出损失多降 {share}；只表示方向，不是承诺",
+    ),
+    "trend_alpha": ("the scale alpha / rank stays", "保持 alpha / rank 的比例"),
+    "warn_trend_unconfirmed": (
+        "UNCONFIRMED on the base model: {name} {before} -> {after} follows trials on a smaller model; {why}",
+        "未在基座模型上确认：{name} {before} -> {after} 依据较小模型上的试验；{why}",
+    ),
+    "trend_not_run": ("the paired run on the base model was not made: {reason}", "未在基座模型上做配对试验：{reason}"),
+    "trend_in_noise": (
+        "the paired run on the base model does not stand out of its noise ({said})",
+        "基座模型上的配对试验与噪声无法区分（{said}）",
+    ),
+    "warn_trend_contradicted": (
+        "{name} stays: the trial {trend} learnt more on the smaller model, and the base model did not ({said})",
+        "{name} 不变：试验 {trend} 在较小模型上学得更多，但基座模型上相反（{said}）",
+    ),
     "repeat": ("exactly what the stress test measured", "与压力测试完全一致"),
     "ladder": (
         "memory ran out in the stress test with {before}; its ladder measured {after}",
@@ -161,12 +189,12 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "样本数 ÷ 有效批量 × 轮数，不超过 max_steps",
     ),
     "x_step_time": (
-        "tokens of a step at 6 operations per parameter, and a fixed cost per micro batch",
-        "每步词元 × 每参数 6 次运算，另加每个微批的固定开销",
+        "tokens of a step at 6 operations per parameter, and a fixed cost per micro batch, on an idle machine",
+        "每步词元 × 每参数 6 次运算，另加每个微批的固定开销；按机器空闲计",
     ),
     "x_time": (
-        "6 operations per parameter and token, and a fixed cost per micro batch",
-        "每参数每词元 6 次运算，另加每个微批的固定开销",
+        "6 operations per parameter and token, and a fixed cost per micro batch, on an idle machine",
+        "每参数每词元 6 次运算，另加每个微批的固定开销；按机器空闲计",
     ),
     "x_measured_time": ("seconds per token that the stress test measured", "压力测试实测每词元秒数"),
     "x_memory": ("memory account of this configuration", "该配置的内存账目"),
@@ -176,6 +204,10 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "x_history": (
         "the rule, corrected by what the last run of this project measured",
         "规则值，按本项目上一次运行的实测修正",
+    ),
+    "x_history_busy": (
+        "the rule, corrected by what the last run of this project measured while other programs kept the machine busy",
+        "规则值，按本项目上一次运行的实测修正；当时机器被其他程序占用",
     ),
 }
 

@@ -21,6 +21,12 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "project": ("Project", "项目"),
     "run": ("Run", "运行"),
     "started": ("Started", "开始"),
+    "other_programs": ("Other programs", "其他程序"),
+    "others_share": ("used {share} % of the processors' time", "占用处理器时间的 {share} %"),
+    "others_busy": (
+        "Other programs used {share} % of the processors' time meanwhile: times hold for a machine this busy.",
+        "其间其他程序占用了处理器时间的 {share} %：各项时间只对同样繁忙的机器成立。",
+    ),
     "took": ("Took", "用时"),
     "base_model": ("Base model", "基座模型"),
     "ungated": (

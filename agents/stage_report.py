@@ -34,7 +34,7 @@ from specs.files import write_bytes
 from specs.metrics import definitions
 from specs.project import Project
 from specs.proposals import Expectation
-from specs.results import Evidence
+from specs.results import BUSY, Evidence
 
 _MARKS = {"passed": "✓", "failed": "✗", "warning": "!"}
 
@@ -74,7 +74,7 @@ def stage_document(
         document.add(Paragraph(t(language, "ungated"), "warn"))
     if spec.policy.solo:
         document.add(Paragraph(t(language, "solo"), "quiet"))
-    document.add(_facts(evidence, spec))
+    document.add(*busy_line(evidence, language), _facts(evidence, spec))
     document.add(Heading(t(language, "verdicts")), verdict_table(evidence, spec), *where_failed(evidence, spec))
     if other := _unjudged(evidence, spec):
         document.add(Heading(t(language, "measured"), 3), other)
@@ -150,6 +150,14 @@ def metric_title(stage: str, metric: str, language: Language, spec: Project | No
     return next((d.title[language] for d in known if d.name == metric), metric.replace("_", " "))
 
 
+def busy_line(evidence: Evidence, language: Language) -> list[Block]:
+    """That other programs kept the machine so busy that times say little of a quiet one; nothing otherwise."""
+    share = evidence.others_cpu_share
+    if share is None or share < BUSY:
+        return []
+    return [Paragraph(t(language, "others_busy", share=significant(100 * share)), "quiet")]
+
+
 def _facts(evidence: Evidence, spec: Project) -> Table:
     language = spec.language
     took = (evidence.ended_at - evidence.started_at).total_seconds()
@@ -160,6 +168,9 @@ def _facts(evidence: Evidence, spec: Project) -> Table:
         [Cell(t(language, "started")), Cell(evidence.started_at.strftime("%Y-%m-%d %H:%M:%S %Z"), data=True)],
         [Cell(t(language, "took")), Cell(duration(took), data=True)],
     ]
+    if evidence.others_cpu_share is not None:
+        share = significant(100 * evidence.others_cpu_share)
+        rows.append([Cell(t(language, "other_programs")), Cell(t(language, "others_share", share=share), data=True)])
     return Table(["", ""], rows)
 
 

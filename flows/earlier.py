@@ -77,6 +77,7 @@ def results_of(
                     "expected": expectation.value,
                     "by_rule": expectation.value if expectation.by_rule is None else expectation.by_rule,
                     "actual": metric.value,
+                    "others_cpu_share": evidence[name].others_cpu_share,
                     "base_model": spec.base_model,
                     "method": spec.method,
                 }

@@ -30,6 +30,7 @@ from specs.proposals import Expectation, Proposal
 from specs.results import Evidence, list_artifacts
 from specs.stages import Handed, Progress, StageContext
 from tasks.models.resolve import ResolvedModel
+from tasks.processor import OtherPrograms
 from tasks.registry import metrics_function, run_function
 
 _DRAWING = Lock()
@@ -202,7 +203,7 @@ def run_attempt(
     write_bytes(partial / "proposal.json", canonical_bytes(order.proposal))
     if order.gate_document is not None:
         write_bytes(partial / "gate.json", order.gate_document)
-    started = datetime.now(UTC)
+    started, others = datetime.now(UTC), OtherPrograms()
     with extraction_for(order.spec, stage):
         result = run_function(order.spec, stage)(context, progress)
     progress.start(f"{stage}: recompute metrics")
@@ -214,22 +215,25 @@ def run_attempt(
             f"inputs changed while {stage} ran: {', '.join(changed)}",
             "let nobody write to the raw files during a run, then `gatewright resume` runs the stage again",
         )
-    evidence = _write_evidence(order, partial, before, metrics, verdicts, [*order.notes, *result.notes], started)
+    judged = Judged(metrics, verdicts, [*order.notes, *result.notes], others.share())
+    evidence = _write_evidence(order, partial, before, judged, started)
     may_publish()
     publish_folder(partial, target)
     published(evidence)
     return evidence
 
 
-def _write_evidence(
-    order: Order,
-    partial: Path,
-    inputs: dict[str, str],
-    metrics: dict[str, Metric],
-    verdicts: list[Verdict],
-    notes: list[str],
-    started: datetime,
-) -> Evidence:
+@dataclass(frozen=True)
+class Judged:
+    """What came of a stage: numbers, verdicts, what it says itself, and how busy others kept the machine meanwhile."""
+
+    metrics: dict[str, Metric]
+    verdicts: list[Verdict]
+    notes: list[str]
+    others_cpu_share: float | None
+
+
+def _write_evidence(order: Order, partial: Path, inputs: dict[str, str], judged: Judged, started: datetime) -> Evidence:
     from agents.reporter import write_stage_report
     from tasks.plots import draw
 
@@ -242,10 +246,11 @@ def _write_evidence(
         gated=order.gated,
         parameters_sha256=sha256_bytes(canonical_bytes(order.proposal.parameters)),
         inputs=inputs,
-        metrics=metrics,
-        verdicts=verdicts,
+        metrics=judged.metrics,
+        verdicts=judged.verdicts,
         artifacts=list_artifacts(partial, "artifacts", "plots"),
-        notes=notes,
+        notes=judged.notes,
+        others_cpu_share=judged.others_cpu_share,
         started_at=started,
         ended_at=datetime.now(UTC),
     )

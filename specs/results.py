@@ -33,8 +33,15 @@ class Evidence(Strict):
     verdicts: list[Verdict]
     artifacts: list[Artifact]
     notes: list[str] = Field(default_factory=list, description="drops, defaults, fallbacks: counted, in words")
+    others_cpu_share: float | None = Field(
+        None, ge=0, le=1, description="of the processors' time, used by other programs meanwhile; null: not measured"
+    )
     started_at: AwareDatetime
     ended_at: AwareDatetime
+
+
+BUSY = 0.2
+"""From this share on, other programs kept the processors so busy that times say little of a quiet machine."""
 
 
 def list_artifacts(folder: Path, *below: str) -> list[Artifact]:

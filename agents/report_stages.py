@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from agents import report_data, report_dry_run, report_stress
+from agents import report_data, report_dry_run, report_stress, report_trials
 from agents.blocks import Block, Cell, Heading, Table
 from agents.report_parts import as_fed, sample_block
 from agents.report_texts import t
@@ -134,7 +134,14 @@ _SECTIONS: dict[str, tuple[Section, ...]] = {
         report_data.sensor_logs,
         report_data.samples,
     ),
-    "dry_run": (_losses, report_dry_run.throughput, report_dry_run.checks, _fed_samples, report_dry_run.answers),
+    "dry_run": (
+        _losses,
+        report_dry_run.throughput,
+        report_trials.trials,
+        report_dry_run.checks,
+        _fed_samples,
+        report_dry_run.answers,
+    ),
     "stress_test": (
         report_stress.ladder,
         _phases,

@@ -162,9 +162,9 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "trials_legend": (
         "On {model}, {steps} steps with each of {seeds} seeds; loss on {samples} held-out samples, against the trial "
         "of the same seed with the settings of the dry run, which took {fall} off it. Intervals at {level} % each, so "
-        "that all hold together with 95 %. Few steps: a direction, not a promise of what a whole training brings.",
+        "that all hold together with {together} %. Few steps: a direction, not a promise of what a training brings.",
         "模型 {model}，每个种子 {steps} 步，共 {seeds} 个种子；{samples} 条留出样本上的损失，与同一种子、"
-        "试运行设置的试验相比（该试验使损失下降 {fall}）。每个区间的置信度为 {level} %，合计 95 %。"
+        "试运行设置的试验相比（该试验使损失下降 {fall}）。每个区间的置信度为 {level} %，合计 {together} %。"
         "步数很少：只表示方向，不承诺完整训练的结果。",
     ),
     "trial": ("Setting", "设置"),

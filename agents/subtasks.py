@@ -80,6 +80,7 @@ PIECES: dict[str, tuple[Piece, ...]] = {
         ),
         _piece("resuming", "kill and resume", "中断并恢复", "resume_loss_difference", "resume_weight_difference"),
         _piece("memory", "hold memory flat", "内存保持平稳", "memory_growth"),
+        _piece("trials", "try settings beside the proposed ones", "尝试建议之外的设置", "trials_faulty"),
     ),
     "stress_test": (
         _piece("plan", "plan every batch", "规划全部批次", "planned_samples_wrong"),

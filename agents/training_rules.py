@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 from agents.contract import MemoryFunction, ProposerContext
 from agents.draft import Draft
 from agents.facts import DataFacts, data_facts, parameter_count
+from agents.lr_rule import learning_rate
 from agents.reason_texts import text
 from agents.siblings import dry_run_model
+from agents.trial_rules import follow_trends
 from specs.limits import fit, upper
 from specs.parameters import Method, TrainingConfiguration
 
@@ -18,16 +20,6 @@ CPU_MICRO_TOKENS = 1024
 
 _GPU_MICRO_BATCH = 8
 """Samples per forward pass on a GPU to begin with; the memory account lowers it."""
-
-_LR_TABLE: tuple[tuple[int, float, float], ...] = (
-    (10_000_000, 5e-3, 1e-3),
-    (500_000_000, 1e-3, 1e-4),
-    (3_000_000_000, 5e-4, 5e-5),
-    (15_000_000_000, 2e-4, 2e-5),
-)
-"""(below this many parameters, lr of adapters, lr of full fine-tuning); a 135M model learnt 200 answers in 40 steps
-at 1e-3, larger values are the usual ones of LoRA and full fine-tuning."""
-
 
 @dataclass(frozen=True)
 class Steps:
@@ -61,6 +53,7 @@ def choose_training(draft: Draft, context: ProposerContext, memory: MemoryFuncti
     _length(draft, facts)
     _batch(draft, context, facts)
     _learning_rate(draft, context)
+    follow_trends(draft, context)
     if draft.gate == "dry_run":
         _dry_run_duration(draft, facts)
     else:
@@ -189,15 +182,6 @@ def _learning_rate(draft: Draft, context: ProposerContext) -> None:
     lr = learning_rate(method, size)
     shown = "?" if size is None else f"{size / 1e6:,.1f} M"
     draft.choose("training.lr", lr, "lr", source="rule", method=method, size=shown)
-
-
-def learning_rate(method: Method, parameters: int | None) -> float:
-    """The first learning rate to try for a method on a model of `parameters` (null: unknown, taken as 7 B)."""
-    column = 2 if method == "full" else 1
-    for row in _LR_TABLE:
-        if (7_000_000_000 if parameters is None else parameters) < row[0]:
-            return row[column]
-    return 1e-5 if method == "full" else 1e-4
 
 
 def _dry_run_duration(draft: Draft, facts: DataFacts) -> None:

@@ -80,6 +80,10 @@ def proposer_context(
         folder = workspace.attempt("data", evidence["data"].attempt)
         lengths = json.loads((folder / "artifacts" / "summary.json").read_bytes())
         evidence, lengths = as_rewritten(workspace, spec, evidence, lengths)
+    trials: dict[str, Any] = {}
+    if "dry_run" in evidence:
+        found = workspace.attempt("dry_run", evidence["dry_run"].attempt) / "artifacts" / "trials.json"
+        trials = json.loads(found.read_bytes()) if found.is_file() else {}
     last = last_round(state, gate, round)
     approved = proposals_as_run(workspace, state, spec)
     sources, _problems = probe_sources(workspace.project_dir, spec)
@@ -94,6 +98,7 @@ def proposer_context(
         evidence=evidence,
         source_summaries=[s.model_dump(mode="json") for s in sources],
         lengths=lengths,
+        trials=trials,
         survey={} if "data" in evidence else survey_of(workspace.project_dir, spec, model),
         base_model=model,
         device=this_device(spec.hardware, spec.launcher.memory_gb).facts(),

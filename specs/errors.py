@@ -6,6 +6,7 @@ GatewrightError                 1   something failed while running
 │   └── OutOfMemory             1   a worker needed more memory than there was
 │   └── PeerLost                1   a rank of a training that another rank left alone
 ├── TrainingError               1   training cannot go on: a loss that is not finite, a plan that does not hold
+│   └── NotFinite               1   a loss or gradient that is not finite, or nothing left to learn
 ├── InputError                  2   what the person wrote or provided cannot be used
 │   ├── SpecError               2   project.yaml: all problems at once, each with its line
 │   ├── SourceError             2   a raw file: missing, empty, undecodable, wrong columns
@@ -72,6 +73,10 @@ class PeerLost(WorkerError):
 
 class TrainingError(GatewrightError):
     """Training cannot go on: a loss that is not finite, or a batch that is not the planned one."""
+
+
+class NotFinite(TrainingError):
+    """A loss that is not finite or exactly zero, or a gradient that is not finite: the optimizer has not moved."""
 
 
 class InputError(GatewrightError):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from specs.base import Sha256, Strict
 from specs.canonical import digest
+from specs.trials import TrialParameters
 
 Method = Literal["lora", "qlora", "dora", "full"]
 Allocator = Literal["default", "expandable_segments", "max_split_size"]
@@ -115,6 +116,13 @@ class DryRunParameters(Strict):
 
 
 class StressTestParameters(Strict):
+    trials: TrialParameters = Field(TrialParameters(), description="small trials beside it; vary: [] makes none")
+
+    @model_validator(mode="after")
+    def _adapters_for_rank(self) -> DryRunParameters:
+        if self.training.method == "full" and "rank" in self.trials.vary:
+            raise ValueError("method full has no adapter: take rank out of trials.vary")
+        return self
     """The training configuration to measure, and for how many steps of the heaviest bucket."""
 
     training: TrainingConfiguration = Field(description="the configuration to measure")

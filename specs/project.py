@@ -16,6 +16,7 @@ from specs.policy import Policy
 from specs.rehearsal import rehearsed_criteria
 from specs.sources import AnySource, known_time_zone
 from specs.stage_graph import StageGraph, stage_name_problem
+from specs.trials import TrialSettings
 
 
 class Bounds(Strict):
@@ -106,6 +107,9 @@ class DryRunSettings(Strict):
     """`model: null` is a smaller sibling of the base model where one is known, else the base model itself."""
 
     model: str | None = Field(None, description="as base_model; null: a smaller sibling, else the base model")
+    trials: TrialSettings = Field(
+        TrialSettings(), description="small trials of rank, learning rate and length; vary: [] makes none"
+    )
 
 
 class Agent(Strict):
@@ -302,5 +306,5 @@ def parameter_names(stage: str) -> set[str]:
     names = set(PARAMETERS[stage].model_fields)
     if "training" in names:
         names |= set(TrainingConfiguration.model_fields) | {"rank", "alpha", "dropout", "targets"}
-        names -= {"training", "lora"}
+        names -= {"training", "lora", "trials"}
     return names

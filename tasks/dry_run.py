@@ -6,7 +6,6 @@ worker trains on, saves, kills itself, is started again, and must end with the s
 
 from __future__ import annotations
 
-import math
 import shutil
 import signal
 from dataclasses import dataclass
@@ -18,7 +17,8 @@ from specs.files import storage_errors
 from specs.parameters import DryRunParameters, TrainingConfiguration
 from specs.stages import Progress, StageContext, StageResult
 from tasks.data.batch_plan import PlanRow, plan_batches, write_plan
-from tasks.data.objectives import epoch_samples, taken
+from tasks.data.objectives import taken
+from tasks.dry_run_trials import HELD_OUT, Material, Place, make_trials, notes
 from tasks.pool import Pool, pool_of
 from tasks.training.job import Job
 from tasks.training.launch import keep_results, run_training
@@ -92,7 +92,36 @@ def run(context: StageContext, progress: Progress) -> StageResult:
     run_training(job, context.logs / "worker.log", progress)
     keep_results(job.out, context.artifacts)
     _prove_resume(context, job, last, progress)
-    return StageResult(notes=_notes(context, selection, rows, parameters, training))
+    tried = _trials(context, parameters, model, selection, job, progress)
+    return StageResult(notes=[*_notes(context, selection, rows, parameters, training), *tried])
+
+
+def _trials(
+    context: StageContext,
+    parameters: DryRunParameters,
+    model: SmallModel,
+    selection: Selection,
+    job: Job,
+    progress: Progress,
+) -> list[str]:
+    """Small trials, where the proposal asks for some; what is to be said about them."""
+    if not parameters.trials.vary:
+        return []
+
+    def material(of: SmallModel, name: str, chosen: Selection) -> Material:
+        held_out, limit = _probe(chosen, HELD_OUT), job.memory_limit_bytes
+        shared = (job.samples, job.samples_sha256, limit)
+        return Material(of.folder, of.sha256, name, chosen.pool, held_out, *shared)
+
+    target = None
+    if not model.same and context.base_model and context.base_model_sha256:
+        base = SmallModel(context.base_model, context.base_model_sha256, True)
+        fitting = _select(job.samples, base, parameters.training, progress)
+        target = material(base, context.spec.base_model, fitting)
+    place = Place(context.checkpoints_dir / "trials", context.artifacts, context.logs / "trials.log")
+    small = material(model, parameters.model, selection)
+    report = make_trials(parameters.training, parameters.trials, small, target, place, progress)
+    return notes(report, context.spec.language)
 
 
 def _model(context: StageContext, parameters: DryRunParameters, progress: Progress) -> SmallModel:
@@ -134,29 +163,15 @@ def _select(samples: Path, model: SmallModel, training: TrainingConfiguration, p
 
 
 def _training(parameters: DryRunParameters, selection: Selection) -> TrainingConfiguration:
-    """The proposed configuration for exactly `steps` steps, with the epochs they need, keeping its last saves.
-
-    Of plain text so much is mixed in as fits into the length of the dry run, at most the asked share.
-    """
-    asked, share = parameters.training, parameters.training.plain_text_share
-    if share is not None and 0 < share < 1:
-        share = min(share, len(selection.plain) / len(selection.train))
-        asked = asked.model_copy(update={"plain_text_share": share})
-    samples = len(epoch_samples(selection.train, selection.plain, asked, 1))
-    needed = math.ceil(parameters.steps / math.ceil(samples / asked.effective_batch))
-    return asked.model_copy(
-        update={
-            "max_steps": parameters.steps,
-            "epochs": max(asked.epochs, needed),
-            "keep_checkpoints": max(asked.keep_checkpoints, PROOF_STEPS + 2),
-        }
-    )
+    """The proposed configuration for exactly `steps` steps, keeping its last saves."""
+    asked = selection.pool.for_steps(parameters.training, parameters.steps)
+    return asked.model_copy(update={"keep_checkpoints": max(asked.keep_checkpoints, PROOF_STEPS + 2)})
 
 
-def _probe(selection: Selection) -> list[str]:
+def _probe(selection: Selection, most: int = PROBE_SAMPLES) -> list[str]:
     """A fixed batch spread over the lengths: held-out samples, or training samples where none is held out."""
     pool = [i for i, _ in sorted(selection.held_out or selection.train, key=lambda s: (s[1], s[0]))]
-    count = min(PROBE_SAMPLES, len(pool))
+    count = min(most, len(pool))
     return sorted({pool[i * len(pool) // count] for i in range(count)})
 
 

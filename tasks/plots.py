@@ -13,6 +13,7 @@ from tasks.plot_data import device_models, fates
 from tasks.plot_drawings import NotShown, by_type, evaluation, fault_types, lengths, loss, memory, phases
 from tasks.plot_style import style, svg
 from tasks.plot_text import words
+from tasks.plot_trials import trials
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,6 +25,8 @@ class PlotDefinition:
 
     name: str
     draw: Callable[[Path, Language], Figure]
+    needs: str = ""
+    """An artifact without which nobody expects this picture."""
 
 
 def draw(stage: str, attempt_dir: Path, language: Language) -> list[Path]:
@@ -46,7 +49,8 @@ def missing(stage: str, attempt_dir: Path, language: Language) -> list[tuple[str
     """(title of a plot that could not be drawn, what is missing for it)."""
     found = []
     for plot in PLOTS.get(stage, ()):
-        if not (attempt_dir / "plots" / f"{plot.name}.svg").is_file():
+        expected = not plot.needs or (attempt_dir / "artifacts" / plot.needs).is_file()
+        if expected and not (attempt_dir / "plots" / f"{plot.name}.svg").is_file():
             with style(plot.name):
                 try:
                     plot.draw(attempt_dir / "artifacts", language)
@@ -75,7 +79,11 @@ PLOTS: dict[str, tuple[PlotDefinition, ...]] = {
         PlotDefinition("fault_types", fault_types),
         PlotDefinition("device_models", device_models),
     ),
-    "dry_run": (PlotDefinition("loss", loss), PlotDefinition("memory", memory)),
+    "dry_run": (
+        PlotDefinition("loss", loss),
+        PlotDefinition("memory", memory),
+        PlotDefinition("trials", trials, needs="trials.json"),
+    ),
     "stress_test": (PlotDefinition("phases", phases),),
     "train": (PlotDefinition("loss", loss), PlotDefinition("memory", memory)),
     "evaluate": (PlotDefinition("evaluation", evaluation), PlotDefinition("by_type", by_type)),

@@ -13,7 +13,7 @@ from specs.base import Language
 from specs.errors import InputError
 from specs.parameters import TrainingConfiguration
 from tasks.data.batch_plan import PlanRow
-from tasks.data.objectives import Sized, is_plain_text, plain_text_ids, taken
+from tasks.data.objectives import Sized, epoch_samples, is_plain_text, plain_text_ids, taken
 from tasks.rehearsal import Candidate, choose, fewest_trained
 
 Row = Mapping[str, Any]
@@ -26,6 +26,24 @@ class Pool:
     samples: list[Sized]
     plain: frozenset[str]
     left_out: int
+
+    def within(self, max_length: int) -> Pool:
+        """Without the samples that are longer."""
+        kept = [sample for sample in self.samples if sample[1] <= max_length]
+        return Pool(kept, self.plain & {i for i, _ in kept}, self.left_out)
+
+    def for_steps(self, asked: TrainingConfiguration, steps: int) -> TrainingConfiguration:
+        """The configuration for exactly so many steps, with the epochs that they need.
+
+        Of plain text so much is mixed in as there is, at most the asked share.
+        """
+        share = asked.plain_text_share
+        if share is not None and 0 < share < 1:
+            share = min(share, len(self.plain) / len(self.samples))
+            asked = asked.model_copy(update={"plain_text_share": share})
+        samples = len(epoch_samples(self.samples, self.plain, asked, 1))
+        needed = math.ceil(steps / math.ceil(samples / asked.effective_batch))
+        return asked.model_copy(update={"max_steps": steps, "epochs": max(asked.epochs, needed)})
 
     def notes(self, rows: Sequence[PlanRow], training: TrainingConfiguration, language: Language) -> list[str]:
         """What the mix of objectives means for the planned epochs, in words; nothing where there is none."""

@@ -173,4 +173,28 @@ DEFINITIONS = (
         "内存峰值",
         "metrics.jsonl: largest memory_bytes",
     ),
+    _define(
+        "trials_faulty",
+        "trials",
+        "block == 0",
+        "small trials that are not what was asked, or do not show what is claimed",
+        "与要求或记载不符的小规模试验",
+        "trials.json against the parameters and the logs below trials/: steps, settings, pairs of batches, changes",
+    ),
+    _define(
+        "trials_told_apart",
+        "trials",
+        "",
+        "small trials that stand out of the noise",
+        "与噪声可区分的小规模试验",
+        "trials.json, each trend checked against the logs below trials/",
+    ),
+    _define(
+        "trial_noise",
+        "nats/token",
+        "",
+        "how much pairs of trials differ among seeds",
+        "不同种子间试验差异的噪声",
+        "probes.jsonl of the trials: standard deviation of the paired differences of the held-out loss",
+    ),
 )

@@ -14,9 +14,9 @@ class Job(Strict):
     """`job.json`. A worker that is started again with the same job goes on from its newest complete checkpoint.
 
     The worker writes its append-only files to `out` (`metrics.jsonl`, `micro_batches.jsonl`, `fed.jsonl`,
-    `census.jsonl`, `sessions.jsonl`, `memory.jsonl`, `continuity.jsonl`, `spikes.jsonl`), then `settings.json`,
-    `judgement.json`, `probe.json`, `evaluation.json`, `result.json` and `adapter/` (`model/` with method full). `out`
-    and `checkpoints` belong together: neither resumes without the other.
+    `census.jsonl`, `sessions.jsonl`, `memory.jsonl`, `continuity.jsonl`, `spikes.jsonl`, `probes.jsonl`), then
+    `settings.json`, `judgement.json`, `probe.json`, `evaluation.json`, `result.json` and `adapter/` (`model/` with
+    method full). `out` and `checkpoints` belong together: neither resumes without the other.
     """
 
     training: TrainingConfiguration
@@ -33,6 +33,9 @@ class Job(Strict):
     checkpoints: Path
     probe_sample_ids: list[str] = Field(
         default_factory=list, description="loss without dropout before the first and after the last step"
+    )
+    probe_every: int | None = Field(
+        None, ge=1, description="steps between further losses of the probe, in probes.jsonl; null: none"
     )
     evaluation_sample_ids: list[str] = Field(default_factory=list, description="evaluated after the last step's save")
     evaluation_batch: int = Field(1, ge=1, description="samples per forward pass of probe and evaluation")

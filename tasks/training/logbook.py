@@ -19,7 +19,8 @@ SESSIONS = "sessions.jsonl"
 MEMORY = "memory.jsonl"
 CONTINUITY = "continuity.jsonl"
 SPIKES = "spikes.jsonl"
-NEVER_CUT = (SESSIONS, MEMORY, CONTINUITY, SPIKES)
+PROBES = "probes.jsonl"
+NEVER_CUT = (SESSIONS, MEMORY, CONTINUITY, SPIKES, PROBES)
 """Files that tell about sessions, not about steps: a resume adds to them."""
 
 

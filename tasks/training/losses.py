@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tasks.training.evaluation import mean_loss, sample_losses
+from tasks.training.logbook import PROBES
 from tasks.training.recorder import record_memory
 
 if TYPE_CHECKING:
@@ -36,6 +37,17 @@ class Losses:
         """Mean loss of the probe; null without one."""
         ids = self.session.job.probe_sample_ids
         return self.mean(model, ids, "probe", step)["loss"] if ids else None
+
+    def note(self, step: int, loss: float | None) -> None:
+        """A point of the probe's curve, where one is asked for. A resume may add a step again; the last one counts."""
+        if self.session.job.probe_every is not None:
+            self.session.logbook.write(PROBES, {"step": step, "loss": loss})
+
+    def probe_if_due(self, model: Any, step: int) -> None:
+        """The loss of the probe after every so many steps, and after the last one."""
+        every = self.session.job.probe_every
+        if every is not None and (step % every == 0 or step == len(self.session.steps)):
+            self.note(step, self.probe(model, step))
 
     def mean(self, model: Any, ids: Sequence[str], phase: str, step: int) -> dict[str, Any]:
         """Mean loss of named samples, with their tokens and number."""

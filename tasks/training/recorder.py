@@ -165,6 +165,7 @@ class Recorder(TrainerCallback):
             "tokens": sum(b.tokens for b in batches),
             "padded_tokens": sum(b.padded_tokens for b in batches),
             "learnt_tokens": trainer.current.learnt_tokens,
+        trainer.after_step(step)
             "samples": sum(len(b.planned.sample_ids) for b in batches),
             "memory_bytes": meter.peak_bytes(),
             "held_bytes": meter.current_bytes(),

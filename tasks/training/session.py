@@ -246,6 +246,7 @@ class Session:
             retrace=self.retrace,
             ranks=self.ranks,
             on_begin=lambda: self._write_settings(trainer),
+            after_step=lambda step: self.losses.probe_if_due(trainer.model, step),
             after_save=lambda: self._judge_if_due(trainer, feed),
         )
         trainer.checkpoint = checkpoint
@@ -280,6 +281,7 @@ class Session:
         done, planned = int(self.counters["step"]), len(self.steps)
         if done == 0 and self.counters["probe_before"] is None:
             self.counters["probe_before"] = self.losses.probe(trainer.model, 0)
+            self.losses.note(0, self.counters["probe_before"])
         if done == 0 and self.job.judge_after_step is not None:
             self.counters["judge_before"] = self.losses.held_out(trainer.model, 0)
         self._judge_if_due(trainer, feed)

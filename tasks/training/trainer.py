@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from transformers import PrinterCallback, Trainer, TrainingArguments
 
-from specs.errors import TrainingError
+from specs.errors import NotFinite, TrainingError
 from tasks.interrupts import StopRequest
 from tasks.training.census import ends_epoch, take_census
 from tasks.training.checkpoints import Checkpoint, CheckpointStore
@@ -88,6 +88,7 @@ class PlannedTrainer(Trainer):
         retrace: Retrace,
         ranks: Ranks,
         on_begin: Callable[[], None],
+        after_step: Callable[[int], None],
         after_save: Callable[[], None],
     ) -> None:
         super().__init__(model=model, args=args)
@@ -101,6 +102,7 @@ class PlannedTrainer(Trainer):
         self.counters = counters
         self.decoder = tokenizer
         self.on_begin = on_begin
+        self.after_step = after_step
         self.after_save = after_save
         self.retrace = retrace
         self.ranks = ranks
@@ -180,7 +182,7 @@ class PlannedTrainer(Trainer):
         return norm
 
     def check_finite(self) -> None:
-        """Raise `TrainingError` for a loss that is not finite or exactly zero, or a gradient that is not finite.
+        """Raise `NotFinite` for a loss that is not finite or exactly zero, or a gradient that is not finite.
 
         Ranks look at the same sums; that they do is asked before any optimizer moves.
         """
@@ -203,7 +205,7 @@ class PlannedTrainer(Trainer):
         else:
             self.skipped_in_a_row = 0
         if fault:
-            raise TrainingError(self._fault_text(fault), "lower lr, look at these samples, or compute in fp32 or bf16")
+            raise NotFinite(self._fault_text(fault), "lower lr, look at these samples, or compute in fp32 or bf16")
 
     def check_spike(self) -> None:
         """Record a loss far above those before it, and do what the configuration says.

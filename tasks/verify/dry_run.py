@@ -14,6 +14,7 @@ from tasks.verify.interruptions import allowed, beyond
 from tasks.verify.tensors import differing_tensors, trained_folder
 from tasks.verify.training_checks import ended_share, masked_token_effect, regrouping_difference
 from tasks.verify.trends import loss_noise, slowest_length, tokens_per_second, trend_certainty
+from tasks.verify.trials import trial_metrics
 
 
 def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str, Any]) -> dict[str, Metric]:
@@ -44,6 +45,7 @@ def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str,
         "tokens_per_second": tokens_per_second(lines),
         "slowest_length_tokens_per_second": slowest_length(planned, lines),
         "peak_bytes": logs.largest(lines, "memory_bytes", "bytes"),
+        **trial_metrics(planned, artifacts, context["parameters"]),
     }
 
 
@@ -54,7 +56,7 @@ def _probe_loss_change(probe: Mapping[str, Any]) -> Metric:
 
 
 def _masked_end_tokens(fed: Sequence[Mapping[str, Any]]) -> Metric:
-    """Samples whose last token is not the end token, is not learnt, or whose padding is learnt."""
+    """Samples in which an answer does not end with the end token as learnt, or whose padding is learnt."""
     if not fed:
         return logs.missing("samples", "fed.jsonl")
 

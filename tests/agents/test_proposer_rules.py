@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from agents.contract import ProposerContext
 from agents.facts import data_facts, parameter_count
 from agents.guard import check
+from agents.lr_rule import learning_rate
 from agents.proposer import make_proposer
 from agents.rules import RulesProposer
-from agents.training_rules import learning_rate, planned_steps
+from agents.training_rules import planned_steps
 from specs.canonical import canonical_bytes
 from specs.errors import GuardRefused
 from specs.parameters import PARAMETERS, TrainingConfiguration, leaves

@@ -16,6 +16,7 @@ from specs.criteria import Metric, judge
 from specs.metrics import definitions
 from specs.project import Project
 from specs.results import Evidence, list_artifacts
+from specs.trials import Confirmation, Outcome, TrialsReport
 
 KINDS = ("work_order", "fault_code", "manual")
 
@@ -202,9 +203,42 @@ def write_evaluate(folder: Path) -> None:
     _jsonl(artifacts / "generations.jsonl", generations)
 
 
+def write_dry_run(folder: Path) -> None:
+    """A training, and small trials of two settings with two seeds; one diverged, and the base model was too large."""
+    write_training(folder)
+    artifacts = folder / "artifacts"
+    shifts = {"base": 0.0, "rank-up": -0.01, "lr-up": -0.3, "lr-down": 0.25}
+    for name, shift in shifts.items():
+        for seed in (17, 18):
+            trial = artifacts / "trials" / f"{name}-{seed}"
+            trial.mkdir(parents=True)
+            points = [(step, 5.0 - 0.1 * step + shift * step / 8 + 0.02 * (seed - 17)) for step in (0, 4, 8)]
+            _jsonl(trial / "probes.jsonl", [{"step": step, "loss": loss} for step, loss in points])
+    rank = {"name": "rank-up", "dimension": "rank", "before": 2, "tried": 4, "trend": "within noise"}
+    up = {"name": "lr-up", "dimension": "lr", "before": 2, "tried": 6, "trend": "lower"}
+    down = {"name": "lr-down", "dimension": "lr", "before": 2, "tried": 1, "trend": "diverged", "reason": "1 of 2"}
+    found: list[dict[str, Any]] = [
+        {**rank, "change": -0.01, "half_width": 0.02, "share": -0.0125},
+        {**up, "change": -0.3, "half_width": 0.02, "share": -0.375},
+        down,
+    ]
+    confirmation = Confirmation(status="not run", changes=["lr-up"], reason="out of memory")
+    report = TrialsReport(
+        model="small",
+        steps=8,
+        seeds=[17, 18],
+        samples=8,
+        level=0.983,
+        base_fall=0.8,
+        outcomes=[Outcome.model_validate(one) for one in found],
+        confirmation=confirmation,
+    )
+    (artifacts / "trials.json").write_text(report.model_dump_json(), encoding="utf-8")
+
+
 WRITERS = {
     "data": write_data,
-    "dry_run": write_training,
+    "dry_run": write_dry_run,
     "stress_test": write_stress_test,
     "train": write_training,
     "evaluate": write_evaluate,

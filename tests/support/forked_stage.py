@@ -1,9 +1,10 @@
-"""The stress test in a process of its own, whose workers start in a tenth of a second: forked, with all imported."""
+"""A stage in a process of its own, whose workers start in a tenth of a second: forked, with all imported."""
 
 from __future__ import annotations
 
 import json
 import sys
+from importlib import import_module
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
@@ -53,17 +54,18 @@ class _Said(Quiet):
 
 def _run(context_json: str, said: str, outcome: str) -> None:
     import tasks.workers
-    from tasks.stress_test import run
+    from tasks.dry_run_trials import WORKER as TRIAL_WORKER
     from tasks.training.launch import WORKER
     from tests.support.family import fork
 
     program = tasks.workers.start_program
 
     def start(module: str, *given: Any) -> Any:
-        return (fork if module == WORKER else program)(module, *given)
+        return (fork if module in (WORKER, TRIAL_WORKER) else program)(module, *given)
 
     tasks.workers.start_program = start
     context = StageContext.model_validate_json(context_json)
+    run = import_module(f"tasks.{context.stage}").run
     try:
         found: dict[str, Any] = {"notes": run(context, _Said(said)).notes}
     except GatewrightError as error:

@@ -15,10 +15,10 @@ import pytest
 from specs.criteria import judge
 from specs.errors import GuardRefused, InputError, Stopped
 from specs.metrics import default_criteria, definitions
-from specs.parameters import TrainingConfiguration, fingerprint
+from specs.parameters import DryRunParameters, TrainingConfiguration, fingerprint
 from specs.project import Launcher
 from specs.stages import Quiet, StageContext
-from tasks import dry_run
+from specs.trials import TrialParameters
 from tasks.data.batch_plan import plan_batches, write_plan
 from tasks.interrupts import STOP
 from tasks.memory.devices import this_device
@@ -28,6 +28,7 @@ from tasks.training import stage as train_stage
 from tasks.verify import dry_run as verify_dry_run
 from tasks.verify import train as verify_train
 from tasks.workers import WorkerDied
+from tests.support.forked_stage import run_stage
 from tests.support.samples import small_training, training_samples
 from tests.support.stages import stage_context
 
@@ -202,12 +203,15 @@ def dry(tmp_path_factory, samples_file, tiny_model) -> StageContext:
     lengths = sorted(n for _, n in training_samples(samples_file))
     limit = lengths[len(lengths) * 4 // 5] - 1  # some samples are longer
     training = small_training(max_steps=None, epochs=1, max_length=limit, lr=5e-3)
-    parameters = {"model": "tiny", "steps": 10, "training": training.model_dump(mode="json")}
+    trials = TrialParameters(vary=["lr"], steps=4, repeats=2)
+    parameters = DryRunParameters(model="tiny", steps=10, training=training, trials=trials)
     inputs = {"data": data_folder(project, samples_file)}
-    context = stage_context("dry_run", project, tiny_model, parameters, inputs, language="zh")
-    result = dry_run.run(context, Quiet())
-    assert any("未用于试运行" in note for note in result.notes)
-    assert any("轮数由 1 增至 2" in note for note in result.notes)
+    values = parameters.model_dump(mode="json")
+    context = stage_context("dry_run", project, tiny_model, values, inputs, language="zh")
+    notes = run_stage(context)["notes"]
+    assert any("未用于试运行" in note for note in notes)
+    assert any("轮数由 1 增至 2" in note for note in notes)
+    assert any("小规模试验：2 种设置 × 2 个种子 × 4 步" in note for note in notes)
     return context
 
 
@@ -234,6 +238,7 @@ PLANTED: dict[str, tuple[str, Callable[[dict[str, Any]], dict[str, Any] | None]]
     "masked_token_effect": ("checks.json", lambda r: {**r, "loss_padding_changed": r["loss_whole"] * (1 + 1e-15)}),
     "ended_share": ("generated.jsonl", lambda r: {**r, "ended": False}),
     "loss_trend_certainty": ("metrics.jsonl", lambda r: {**r, "loss": 1.0 + r["step"]}),
+    "trials_faulty": ("trials/lr-up-18/micro_batches.jsonl", lambda r: {**r, "sample_ids": r["sample_ids"][::-1]}),
     "resume_loss_difference": ("resumed/metrics.jsonl", lambda r: {**r, "loss": r["loss"] + 1e-7}),
 }
 

@@ -1,0 +1,228 @@
+"""The small trials of a dry run: trainings of a few steps that differ in one setting, and their confirmation.
+
+Every setting is tried with the same seeds; a seed orders the samples, starts the adapter and draws its dropout, so that
+trials of one seed are fed the same batches (a shorter length leaves samples out: there only the seed is the same). What
+they did to the loss on held-out samples is written to `trials.json`, the logs that it rests on below `trials/`.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from specs.base import Language, Sha256
+from specs.canonical import canonical_bytes
+from specs.errors import GatewrightError, Stopped
+from specs.files import storage_errors, write_bytes, write_json
+from specs.parameters import TrainingConfiguration
+from specs.stages import Progress
+from specs.trials import BASE, CHANGED, Confirmation, Outcome, TrialParameters, TrialsReport
+from tasks.data.batch_plan import plan_batches, write_plan
+from tasks.pool import Pool
+from tasks.training.job import Job
+from tasks.training.logbook import MICRO_BATCHES, PROBES
+from tasks.training.trial_worker import DIVERGED, Trials, ended
+from tasks.training.trials import (
+    base_fall,
+    confirmed,
+    level_of,
+    name_of,
+    outcome,
+    seeds_of,
+    short,
+    variants,
+    with_changes,
+)
+from tasks.workers import run_worker
+
+WORKER = "tasks.training.trial_worker"
+
+DOCUMENT = "trials.json"
+
+HELD_OUT = 32
+"""Held-out samples that the loss of a trial is measured on, spread over the lengths."""
+
+POINTS = 4
+"""Losses of the held-out samples on the way of a trial, for its curve."""
+
+KEPT = ("metrics.jsonl", MICRO_BATCHES, PROBES, "settings.json", DIVERGED)
+
+
+@dataclass(frozen=True)
+class Material:
+    """What trials are made with: a model, the samples that fit it, and what every job of them has in common."""
+
+    folder: Path
+    sha256: Sha256
+    name: str
+    pool: Pool
+    held_out: list[str]
+    samples: Path
+    samples_sha256: Sha256
+    memory_limit_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where trials work (it outlives an attempt that is cut off), where their logs are kept, and the worker's own."""
+
+    work: Path
+    artifacts: Path
+    log: Path
+
+
+def make_trials(
+    training: TrainingConfiguration,
+    parameters: TrialParameters,
+    small: Material,
+    target: Material | None,
+    place: Place,
+    progress: Progress,
+) -> TrialsReport:
+    """Run the trials on the model of the dry run, and confirm on `target` what would change a proposal.
+
+    `target` is null where the dry run's model is the base model itself: its trends need no confirmation.
+    """
+    base = short(training, parameters.steps)
+    tried = variants(base, parameters, [n for _, n in small.pool.samples])
+    seeds = seeds_of(training, parameters.repeats)
+    possible = [v for v in tried if not v.cannot]
+    settings = {v.name: v.training for v in possible}
+    losses = _run(settings, seeds, small, Place(place.work / "small", place.artifacts, place.log), progress)
+    level = level_of(len(possible) - 1)
+    report = TrialsReport(
+        model=small.name,
+        steps=parameters.steps,
+        seeds=seeds,
+        samples=len(small.held_out),
+        level=level,
+        base_fall=base_fall(losses[BASE]),
+        outcomes=[outcome(v, losses[BASE], losses.get(v.name, {}), level) for v in tried[1:]],
+    )
+    if report.proposed:
+        confirmation = _confirm(training, parameters, report.proposed, target, place, progress)
+        report = report.model_copy(update={"confirmation": confirmation})
+    write_json(place.artifacts / DOCUMENT, report)
+    return report
+
+
+def _confirm(
+    training: TrainingConfiguration,
+    parameters: TrialParameters,
+    proposed: Sequence[Outcome],
+    target: Material | None,
+    place: Place,
+    progress: Progress,
+) -> Confirmation:
+    """All changes together against none, on the base model. That it could not be run is said, and stops nothing."""
+    names = [o.name for o in proposed]
+    if target is None:
+        return Confirmation(status="same model", changes=names)
+    if not parameters.confirm_steps:
+        return Confirmation(status="not run", changes=names, reason="confirm_steps is 0")
+    base, changed = with_changes(short(training, parameters.confirm_steps), proposed, parameters.target_lr)
+    progress.say(f"confirming {', '.join(names)} on the base model: {parameters.confirm_steps} steps, with and without")
+    seeds = seeds_of(training, parameters.repeats)
+    where = Place(place.work / "confirm", place.artifacts / "confirm", place.log)
+    try:
+        losses = _run({BASE: base, CHANGED: changed}, seeds, target, where, progress)
+    except Stopped:
+        raise
+    except GatewrightError as error:
+        return Confirmation(status="not run", changes=names, reason=error.message.splitlines()[0])
+    return confirmed(proposed, losses[BASE], losses[CHANGED])
+
+
+def _run(
+    settings: Mapping[str, TrainingConfiguration],
+    seeds: Sequence[int],
+    material: Material,
+    place: Place,
+    progress: Progress,
+) -> dict[str, dict[int, tuple[float, float] | None]]:
+    """Held-out losses (before, after) of each setting with each seed; those that ended before are not run again."""
+    jobs = {}
+    for seed in seeds:  # by seed, so that what is there after a stop are whole pairs
+        for name, training in settings.items():
+            jobs[name, seed] = _job(name, training.model_copy(update={"seed": seed}), material, place)
+    file, data = place.work / "jobs.json", canonical_bytes(Trials(jobs=list(jobs.values())))
+    if not file.is_file() or file.read_bytes() != data:
+        with storage_errors(place.work):  # of other jobs: nothing of them is an answer to these
+            for job in jobs.values():
+                shutil.rmtree(job.out, ignore_errors=True)
+        write_bytes(file, data)
+    if not all(ended(job.out) for job in jobs.values()):
+        progress.say(f"{len(jobs)} small trials of {next(iter(settings.values())).max_steps} steps")
+        first = next(iter(settings.values()))
+        run_worker(WORKER, file, place.log, progress, threads=first.threads, allocator=first.allocator)
+    found: dict[str, dict[int, tuple[float, float] | None]] = {name: {} for name in settings}
+    for (name, seed), job in jobs.items():
+        _keep(job.out, place.artifacts / "trials" / name_of(name, seed))
+        found[name][seed] = _losses(job.out)
+    return found
+
+
+def _job(name: str, training: TrainingConfiguration, material: Material, place: Place) -> Job:
+    """The job of one trial, with its plan. The setting `length` leaves out what is longer than its limit."""
+    pool = material.pool.within(training.max_length)
+    fitted = pool.for_steps(training, training.max_steps or 1)
+    folder = place.work / name_of(name, training.seed)
+    plan = folder / "batch_plan.parquet"
+    write_plan(plan_batches(pool.samples, fitted, plain=pool.plain), plan)
+    return Job(
+        training=fitted,
+        base_model=material.folder,
+        base_model_name=material.name,
+        base_model_sha256=material.sha256,
+        samples=material.samples,
+        samples_sha256=material.samples_sha256,
+        plan=plan,
+        out=folder / "worker",
+        checkpoints=folder / "steps",
+        memory_limit_bytes=material.memory_limit_bytes,
+        probe_sample_ids=material.held_out,
+        probe_every=max(1, -(-(training.max_steps or 1) // POINTS)),
+        evaluation_batch=max(1, training.micro_batch // 2),
+        fed_samples=0,
+    )
+
+
+def _keep(out: Path, folder: Path) -> None:
+    """Copy the logs of a trial into the artifacts, in place of what an earlier start had copied."""
+    with storage_errors(folder):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        for name in KEPT:
+            if (out / name).is_file():
+                shutil.copyfile(out / name, folder / name)
+
+
+def _losses(out: Path) -> tuple[float, float] | None:
+    """Held-out loss before the first and after the last step; null for a trial that diverged."""
+    if (out / DIVERGED).is_file():
+        return None
+    points = [json.loads(line) for line in (out / PROBES).read_text("utf-8").splitlines()]
+    by_step = {int(p["step"]): float(p["loss"]) for p in points if p["loss"] is not None}
+    last = max(by_step)
+    return by_step[0], by_step[last]
+
+
+def notes(report: TrialsReport, language: Language) -> list[str]:
+    """What was tried and how it came out, in words."""
+    zh, found = language == "zh", []
+    told = [o for o in report.outcomes if o.trend in ("lower", "higher", "diverged")]
+    not_tried = [o for o in report.outcomes if o.trend == "not tried"]
+    found.append(
+        f"小规模试验：{len(report.outcomes) - len(not_tried)} 种设置 × {len(report.seeds)} 个种子 × {report.steps} 步；"
+        f"{len(told)} 种与噪声可区分"
+        if zh
+        else f"small trials: {len(report.outcomes) - len(not_tried)} settings with {len(report.seeds)} seeds over "
+        f"{report.steps} steps; {len(told)} stand out of the noise"
+    )
+    found += [
+        f"试验 {o.name} 未进行：{o.reason}" if zh else f"trial {o.name} was not made: {o.reason}" for o in not_tried
+    ]
+    return found

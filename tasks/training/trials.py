@@ -1,0 +1,203 @@
+"""Which small trials are made of a configuration, and what their losses say: trends against their noise. Pure.
+
+Trends are relative: how much more or less of the held-out loss a setting takes off than the base trial of the same
+seed. They say which way is better, not where a whole training would end.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from specs.parameters import TrainingConfiguration
+from specs.students_t import quantile
+from specs.trials import BASE, CERTAINTY, Confirmation, Outcome, Trend, TrialDimension, TrialSettings
+
+RANK_FACTOR, LR_FACTOR = 2, 3
+"""How far rank and learning rate are moved, down and up: far enough that few steps show it."""
+
+SHORTER = 0.75
+"""The shorter length keeps this share of the training samples."""
+
+Losses = Mapping[int, tuple[float, float] | None]
+"""Seed to held-out loss (before, after) of one setting; null for a trial that diverged."""
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One setting that is tried. `cannot` says why it is not."""
+
+    name: str
+    dimension: TrialDimension | None
+    before: float
+    tried: float
+    training: TrainingConfiguration
+    cannot: str = ""
+
+
+def short(training: TrainingConfiguration, steps: int) -> TrainingConfiguration:
+    """The base trial: the configuration over so many steps, its warm-up shortened with it, saved once at the end."""
+    whole = training.max_steps or steps
+    return training.model_copy(
+        update={
+            "max_steps": steps,
+            "lr_warmup_steps": min(steps - 1, round(training.lr_warmup_steps * steps / whole)),
+            "save_steps": steps,
+            "save_minutes": None,
+            "keep_checkpoints": 1,
+            "spikes": "note",
+            "early_judgement": "off",
+        }
+    )
+
+
+def variants(base: TrainingConfiguration, settings: TrialSettings, lengths: Sequence[int]) -> list[Variant]:
+    """The base trial and every setting beside it; `lengths` are the tokens of the training samples."""
+    found = [Variant(BASE, None, 1.0, 1.0, base)]
+    if "rank" in settings.vary:
+        rank = base.lora.rank
+        found += [_with_rank(base, "rank-down", max(1, rank // RANK_FACTOR))]
+        found += [_with_rank(base, "rank-up", rank * RANK_FACTOR)]
+    if "lr" in settings.vary:
+        found += [_with_lr(base, "lr-down", base.lr / LR_FACTOR), _with_lr(base, "lr-up", base.lr * LR_FACTOR)]
+    if "length" in settings.vary:
+        found.append(_with_length(base, lengths))
+    return found
+
+
+def _with_rank(base: TrainingConfiguration, name: str, rank: int) -> Variant:
+    """Scale (alpha / rank) as before: what is tried is the room of the adapter, not its learning rate."""
+    cannot = ""
+    if rank == base.lora.rank:
+        cannot = "no lower rank than 1"
+    elif rank > 1024:
+        cannot = f"rank {rank} is above 1024"
+    lora = base.lora if cannot else changed_rank(base, rank)
+    return Variant(name, "rank", base.lora.rank, rank, base.model_copy(update={"lora": lora}), cannot)
+
+
+def changed_rank(training: TrainingConfiguration, rank: int) -> Any:
+    """The adapter of another rank and the same scale."""
+    return training.lora.model_copy(update={"rank": rank, "alpha": training.lora.alpha * rank / training.lora.rank})
+
+
+def _with_lr(base: TrainingConfiguration, name: str, lr: float) -> Variant:
+    lr = float(f"{lr:.3g}")
+    return Variant(
+        name, "lr", base.lr, lr, base.model_copy(update={"lr": lr}), "" if lr < 1 else f"lr {lr:g} is above 1"
+    )
+
+
+def _with_length(base: TrainingConfiguration, lengths: Sequence[int]) -> Variant:
+    ordered = sorted(lengths)
+    shorter = max(8, -(-ordered[math.ceil(SHORTER * len(ordered)) - 1] // 8) * 8)
+    left = sum(1 for n in ordered if n <= shorter)
+    cannot = ""
+    if base.packing:
+        cannot = "with packing the limit is the room of a row, not the length of a sample"
+    elif left == len(ordered):
+        cannot = "the samples are of one length: a shorter limit leaves none out"
+    elif left < base.effective_batch:
+        cannot = f"{left} samples would be left, fewer than a step takes"
+    training = base if cannot else base.model_copy(update={"max_length": shorter})
+    return Variant("length-down", "length", base.max_length, shorter, training, cannot)
+
+
+def seeds_of(training: TrainingConfiguration, repeats: int) -> list[int]:
+    """The seeds of the repetitions: they order the samples, start the adapter and draw its dropout."""
+    return [(training.seed + k) % 2**31 for k in range(repeats)]
+
+
+def level_of(trends: int) -> float:
+    """Certainty of each of so many intervals, so that all of them hold with `CERTAINTY` (Bonferroni)."""
+    return 1 - (1 - CERTAINTY) / max(1, trends)
+
+
+@dataclass(frozen=True)
+class Trended:
+    """A paired difference over seeds, and what it says."""
+
+    trend: Trend
+    change: float | None = None
+    half_width: float | None = None
+    share: float | None = None
+    reason: str = ""
+
+
+def trended(base: Losses, tried: Losses, level: float) -> Trended:
+    """The mean difference after training, tried less base, with the half width of its t interval over the seeds.
+
+    One trial that diverges is the finding: no mean of the others is made.
+    """
+    lost = [seed for seed, losses in base.items() if losses is None]
+    if lost:
+        return Trended("not tried", reason=f"the base trial diverged with seed {lost[0]}")
+    lost = [seed for seed, losses in tried.items() if losses is None]
+    if lost:
+        return Trended("diverged", reason=f"{len(lost)} of {len(tried)} trainings did not come to an end")
+    pairs = {seed: losses for seed, losses in base.items() if losses is not None}
+    differences = [losses[1] - pairs[seed][1] for seed, losses in tried.items() if losses is not None]
+    change = statistics.fmean(differences)
+    error = statistics.stdev(differences) / math.sqrt(len(differences))
+    half = quantile(level, len(differences) - 1) * error
+    fall = statistics.fmean(before - own for before, own in pairs.values())
+    trend: Trend = "lower" if change + half < 0 else "higher" if change - half > 0 else "within noise"
+    return Trended(trend, change, half, change / fall if fall > 0 else None)
+
+
+def outcome(variant: Variant, base: Losses, tried: Losses, level: float) -> Outcome:
+    """What a setting did; a variant that could not be tried says why."""
+    found = Trended("not tried", reason=variant.cannot) if variant.cannot else trended(base, tried, level)
+    return Outcome(
+        name=variant.name,
+        dimension=variant.dimension,
+        before=variant.before,
+        tried=variant.tried,
+        trend=found.trend,
+        change=found.change,
+        half_width=found.half_width,
+        share=found.share,
+        reason=found.reason,
+    )
+
+
+def with_changes(
+    training: TrainingConfiguration, proposed: Sequence[Outcome], lr: float | None
+) -> tuple[TrainingConfiguration, TrainingConfiguration]:
+    """(base, changed) for the base model: `lr` is what would be proposed for it; factors are applied to it."""
+    base = training if lr is None else training.model_copy(update={"lr": lr})
+    changed = base
+    for trend in proposed:
+        if trend.dimension == "lr":
+            changed = changed.model_copy(update={"lr": min(0.999, float(f"{base.lr * trend.factor:.3g}"))})
+        elif trend.dimension == "rank":
+            rank = max(1, round(base.lora.rank * trend.factor))
+            changed = changed.model_copy(update={"lora": changed_rank(base, rank)})
+    return base, changed
+
+
+def confirmed(proposed: Sequence[Outcome], base: Losses, changed: Losses) -> Confirmation:
+    """What the paired run on the base model says of the changes together."""
+    names = [o.name for o in proposed]
+    found = trended(base, changed, CERTAINTY)
+    if found.trend in ("not tried", "diverged"):
+        status: Any = "contradicted" if found.trend == "diverged" else "not run"
+        return Confirmation(status=status, changes=names, reason=found.reason)
+    status = {"lower": "confirmed", "higher": "contradicted"}.get(found.trend, "within noise")
+    return Confirmation(
+        status=status, changes=names, change=found.change, half_width=found.half_width, share=found.share
+    )
+
+
+def base_fall(base: Losses) -> float | None:
+    """What the base trials took off the held-out loss, in the mean; null where one diverged."""
+    falls = [losses[0] - losses[1] for losses in base.values() if losses is not None]
+    return statistics.fmean(falls) if len(falls) == len(base) else None
+
+
+def name_of(setting: str, seed: int) -> str:
+    """The folder of one trial."""
+    return f"{setting}-{seed}"

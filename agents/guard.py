@@ -70,12 +70,20 @@ def guard(
     if problems:
         raise GuardRefused(
             f"the proposal for {proposal.stage} is refused: " + "; ".join(problems),
-            "stay inside stages and caps of project.yaml, or change them there before a new run",
+            _stay_inside(proposal.stage, spec),
         )
     if memory is None or "training" not in proposal.parameters:
         return proposal
     account = memory(TrainingConfiguration.model_validate(proposal.parameters["training"]))
     return proposal.model_copy(update={"memory": account})
+
+
+def _stay_inside(stage: str, spec: Project) -> str:
+    """Where project.yaml says what a stage may be given."""
+    where = "the limits under stages and caps"
+    if stage in spec.added_stages:
+        where = f"the names, limits and choices under added_stages.{stage}.parameters"
+    return f"stay inside {where} in project.yaml, or change them there before a new run"
 
 
 @dataclass(frozen=True)

@@ -161,3 +161,17 @@ def test_a_misspelt_parameter_is_answered_with_the_one_that_is_meant(key: str, m
     with pytest.raises(GuardRefused) as caught:
         apply_changes(STRESS, [Change(key, "1", "asked for", "person")])
     assert caught.value.hint == f"did you mean {meant}?"
+
+
+@pytest.mark.parametrize("parameters", [{"times": 9}, {"tims": 2}], ids=["above its limit", "no name of it"])
+def test_the_way_out_leads_to_where_an_added_stage_says_what_it_takes(parameters):
+    look = {
+        "command": ["count"],
+        "parameters": {"times": {"value": 2, "max": 3}},
+        "metrics": {"m": {"unit": "samples", "self_reported": True}},
+    }
+    refused = Proposal(stage="look", round=1, parameters=parameters, reasons=[], expected=[], proposer="rules")
+    with pytest.raises(GuardRefused) as caught:
+        guard(refused, project(added_stages={"look": look}))
+    assert next(iter(parameters)) in caught.value.message
+    assert "added_stages.look.parameters" in caught.value.hint

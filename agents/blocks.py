@@ -57,11 +57,13 @@ class Table:
 
 @dataclass(frozen=True)
 class Sample:
-    """A text as fed: what is only context, and what is learnt."""
+    """A text as fed, cut where what is learnt begins and ends: (text, whether it is learnt).
+
+    `labels` say what is only context, and what is learnt.
+    """
 
     title: str
-    context: str
-    learnt: str
+    parts: Sequence[tuple[str, bool]]
     labels: tuple[str, str]
 
 
@@ -110,12 +112,9 @@ def _markdown(block: Block) -> str:
             return "\n".join(f"- {escape(item) if data else item}" for item in items)
         case Table(header, rows, folded):
             return "" if folded else _markdown_table(header, rows)
-        case Sample(title, context, learnt, labels):
-            shown = [f"{code(title)}"]
-            for label, text in zip(labels, (context, learnt), strict=True):
-                if text:
-                    shown.append(f"{label}:\n\n{fence(text)}")
-            return "\n\n".join(shown)
+        case Sample(title, parts, labels):
+            shown = [f"{labels[learnt]}:\n\n{fence(text)}" for text, learnt in parts if text]
+            return "\n\n".join([code(title), *shown])
         case Picture(path, _, alt):
             return f"![{alt}]({path})"
 
@@ -193,11 +192,12 @@ def _html(block: Block) -> str:
         case Table(header, rows, folded):
             table = _html_table(header, rows)
             return f"<details><summary>{html.escape(folded)}</summary>{table}</details>" if folded else table
-        case Sample(title, context, learnt, _):
-            marked = f"<mark>{html.escape(learnt)}</mark>" if learnt else ""
+        case Sample(title, parts, _):
+            told = [(html.escape(text), learnt) for text, learnt in parts if text]
+            marked = "".join(f"<mark>{text}</mark>" if learnt else text for text, learnt in told)
             return (
                 f'<figure class="sample"><figcaption><code>{html.escape(title)}</code></figcaption>'
-                f"<pre>{html.escape(context)}{marked}</pre></figure>"
+                f"<pre>{marked}</pre></figure>"
             )
         case Picture(_, svg, alt):
             return f'<figure role="img" aria-label="{html.escape(alt)}">{svg}</figure>'

@@ -164,7 +164,10 @@ def sensor_logs(artifacts: Path, language: Language) -> list[Block]:
 def samples(artifacts: Path, language: Language) -> list[Block]:
     """The examples of summary.json, decoded from their tokens with the mask."""
     examples = _summary(artifacts).get("fed_examples", [])[:_SAMPLES_SHOWN]
-    shown = [sample_block(str(e["sample_id"]), str(e["masked"]), str(e["learnt"]), language) for e in examples]
+    shown = [
+        sample_block(str(e["sample_id"]), str(e["masked"]), str(e["learnt"]), language, e.get("parts"))
+        for e in examples
+    ]
     return as_fed(shown, language)
 
 

@@ -12,9 +12,12 @@ def count(value: float) -> Cell:
     return Cell(f"{value:,.0f}", number=True)
 
 
-def sample_block(title: str, context: str, learnt: str, language: Language) -> Block:
-    """A text as it is fed, with what is learnt marked."""
-    return Sample(title, context, learnt, (t(language, "context_only"), t(language, "learnt")))
+def sample_block(title: str, context: str, learnt: str, language: Language, parts: object = None) -> Block:
+    """A text as it is fed, with what is learnt marked: `parts` of a recorded sample, else context before an answer."""
+    told = [(str(text), bool(learns)) for text, learns in parts] if isinstance(parts, list) else []
+    return Sample(
+        title, told or [(context, False), (learnt, True)], (t(language, "context_only"), t(language, "learnt"))
+    )
 
 
 def as_fed(samples: list[Block], language: Language) -> list[Block]:

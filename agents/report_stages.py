@@ -63,7 +63,7 @@ def _fed_samples(artifacts: Path, language: Language) -> list[Block]:
     for row in _lines(artifacts / "fed.jsonl")[:_SAMPLES_SHOWN]:
         text, learnt = str(row.get("text", "")), str(row.get("learnt", ""))
         context = text.removesuffix(learnt) if learnt and text.endswith(learnt) else text
-        samples.append(sample_block(str(row.get("sample_id", "")), context, learnt, language))
+        samples.append(sample_block(str(row.get("sample_id", "")), context, learnt, language, row.get("parts")))
     return as_fed(samples, language)
 
 

@@ -100,6 +100,9 @@ class DataParameters(Strict):
     over_long: Literal["ask", "split", "drop_list", "truncate_prompt"] = Field(
         "ask", description="what happens to samples past max_length; answers are never cut"
     )
+    conversation_loss: Literal["every_answer", "last_answer"] = Field(
+        "every_answer", description="what is learnt of a conversation of several turns: each answer, or the last one"
+    )
     buckets: int = Field(6, ge=1, le=64, description="length buckets")
     paragraph_tokens: int = Field(128, ge=16, description="target length of a manual paragraph")
     window_s: float = Field(60.0, gt=0, description="length of a sensor window")

@@ -22,6 +22,7 @@ from tasks.dry_run_trials import HELD_OUT, Material, Place, make_trials, notes
 from tasks.pool import Pool, pool_of
 from tasks.training.job import Job
 from tasks.training.launch import keep_results, run_training
+from tasks.turns import columns_of, turns_of
 from tasks.workers import WorkerDied
 
 PROOF_STEPS = 4
@@ -138,7 +139,7 @@ def _select(samples: Path, model: SmallModel, training: TrainingConfiguration, p
     import pyarrow.parquet as pq
 
     columns = ["sample_id", "split", "kind", "fault_type", "prompt", "answer", "n_tokens"]
-    rows = pq.read_table(samples, columns=columns).to_pylist()
+    rows = pq.read_table(samples, columns=columns_of(columns, pq.read_schema(samples).names)).to_pylist()
     max_length = training.max_length
     if not model.same:
         from tasks.prompts import PromptTemplate
@@ -146,7 +147,7 @@ def _select(samples: Path, model: SmallModel, training: TrainingConfiguration, p
         template = PromptTemplate.load(model.folder)
         progress.start("tokenising for the small model", len(rows))
         for row in rows:
-            row["n_tokens"] = len(template.encode(row["prompt"], row["answer"]).input_ids)
+            row["n_tokens"] = len(template.encode(row["prompt"], row["answer"], turns_of(row)).input_ids)
             progress.advance()
     fits = [row for row in rows if row["n_tokens"] <= max_length]
     train = [row for row in fits if row["split"] == "train"]

@@ -116,10 +116,7 @@ class FileTokenizer:
                 **self.special,
             )
         except jinja2.TemplateError as error:
-            raise ModelError(
-                f"the chat template of the base model cannot be rendered: {error}",
-                "correct chat_template.jinja in the model's folder, or take an instruction-tuned base model",
-            ) from error
+            raise _not_rendered(error) from error
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
         """The text of tokens."""
@@ -157,9 +154,14 @@ class LibraryTokenizer:
 
     def render(self, messages: Sequence[Mapping[str, str]]) -> str:
         """The messages in the chat template."""
-        text: str = self.tokenizer.apply_chat_template(
-            [dict(m) for m in messages], tokenize=False, add_generation_prompt=True
-        )
+        import jinja2
+
+        try:
+            text: str = self.tokenizer.apply_chat_template(
+                [dict(m) for m in messages], tokenize=False, add_generation_prompt=True
+            )
+        except jinja2.TemplateError as error:
+            raise _not_rendered(error) from error
         return text
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
@@ -182,6 +184,13 @@ def load_tokenizer(folder: Path) -> TextTokenizer:
             f"{folder} has no tokenizer that can be loaded: {first}",
             "the folder needs tokenizer.json and tokenizer_config.json",
         ) from error
+
+
+def _not_rendered(error: Exception) -> ModelError:
+    return ModelError(
+        f"the chat template of the base model cannot be rendered: {error}",
+        "correct chat_template.jinja in the model's folder, or take an instruction-tuned base model",
+    )
 
 
 def _no_end(folder: Path) -> NoReturn:

@@ -11,7 +11,8 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from specs.files import write_bytes
 from specs.stages import Progress
 from tasks.added.job import AddedJob, Answer
 from tasks.added.tables import read_csv, read_samples, write_csv
+from tasks.turns import COLUMN, rows_of, turns_of
 
 FIELDS = ("phenomenon", "steps", "repair", "prompt", "answer")
 KEPT = ("sample_id", "split", "source", "location", "kind", "device_model", "fault_type", "component")
@@ -51,9 +53,12 @@ def run(job: AddedJob, progress: Progress) -> Answer:
         part = rows[start : start + _ROWS_AT_ONCE]
         for row in part:
             row.update({field: expand(row[field]) for field in FIELDS if row[field]})
-        encoded = template.encode_many([r["prompt"] or "" for r in part], [r["answer"] or "" for r in part])
+            if turns := turns_of(row):
+                row[COLUMN] = rows_of(replace(turn, text=expand(turn.text)) for turn in turns)
+        before = [turns_of(row) for row in part]
+        encoded = template.encode_many([r["prompt"] or "" for r in part], [r["answer"] or "" for r in part], before)
         for row, tokens in zip(part, encoded, strict=True):
-            row["text"] = template.text(row["prompt"] or "", row["answer"] or "")
+            row["text"] = template.text(row["prompt"] or "", row["answer"] or "", turns_of(row))
             row["n_tokens"] = len(tokens.input_ids)
             row["bucket"] = min(bisect.bisect_left(edges, row["n_tokens"]), max(len(edges) - 1, 0))
         progress.advance(len(part))
@@ -121,7 +126,7 @@ class Expander:
         if rest.startswith((f"（{long}）", f" ({long})", f"({long})")):
             return short
         self.made[short] += 1
-        return long if self.style == "replace" else f"{short}（{long}）" if _wide(long) else f"{short} ({long})"
+        return long if self.style == "replace" else _explained(short, long)[0 if _wide(long) else 1]
 
 
 def _bounded(word: str) -> str:
@@ -136,7 +141,7 @@ def _wide(text: str) -> bool:
 
 
 def metrics(job: AddedJob, progress: Progress) -> Answer:
-    """Everything again by another way: expansions are taken back and both texts compared, tokens counted anew."""
+    """Everything again by another way: both texts are walked through side by side, tokens counted anew."""
     from tasks.prompts import PromptTemplate
 
     if job.base_model is None:
@@ -145,7 +150,7 @@ def metrics(job: AddedJob, progress: Progress) -> Answer:
     after = read_samples(job.artifacts / "samples.parquet")
     known = dictionary(job.inputs["dictionary"])
     names = {str(row[key]) for row in before.values() for key in ("fault_type", "device_model") if row[key]}
-    pairs = sorted(((a, e) for a, e in known.items() if a not in names), key=lambda pair: -len(pair[0]))
+    verifier = Verifier({a: e for a, e in known.items() if a not in names}, job.parameters["style"])
     template = PromptTemplate.load(job.base_model)
     found = Counter[str]()
     for row in after:
@@ -153,12 +158,13 @@ def metrics(job: AddedJob, progress: Progress) -> Answer:
         if old is None or any(old[key] != row[key] for key in KEPT):
             found["identity"] += 1
             continue
-        plain = [(_taken_back(old[f] or "", pairs), _taken_back(row[f] or "", pairs)) for f in FIELDS]
-        found["unexplained"] += any(one != other for one, other in plain)
-        found["made"] += any((old[f] or "") != (row[f] or "") for f in FIELDS)
-        found["left"] += sum(_alone(row[f] or "", pairs, job.parameters["style"]) for f in FIELDS)
-        tokens = template.encode(row["prompt"] or "", row["answer"] or "")
-        right = row["text"] == template.text(row["prompt"] or "", row["answer"] or "")
+        was, now = _texts(old), _texts(row)
+        form = [(turn.role, turn.learnt) for turn in turns_of(old)] == [(t.role, t.learnt) for t in turns_of(row)]
+        found["unexplained"] += not form or not all(map(verifier.explains, was, now))
+        found["made"] += was != now
+        found["left"] += sum(map(verifier.alone, now))
+        tokens = template.encode(row["prompt"] or "", row["answer"] or "", turns_of(row))
+        right = row["text"] == template.text(row["prompt"] or "", row["answer"] or "", turns_of(row))
         found["tokens"] += not right or len(tokens.input_ids) != row["n_tokens"]
     lost = len(before.keys() - {row["sample_id"] for row in after}) + len(after) - len({r["sample_id"] for r in after})
     return Answer(
@@ -172,28 +178,59 @@ def metrics(job: AddedJob, progress: Progress) -> Answer:
     )
 
 
-def _taken_back(text: str, pairs: Sequence[tuple[str, str]]) -> str:
-    """Abbreviations in place of what they stand for, however it was written out; the same for old and new text."""
-    for short, long in pairs:
-        for written in (f"{short}（{long}）", f"{short} ({long})", f"{short}({long})", long):
-            text = text.replace(written, short)
-    return text
+def _texts(row: dict[str, Any]) -> list[str]:
+    """Every text of a sample, those of turns before its question too."""
+    return [*(str(row[field] or "") for field in FIELDS), *(turn.text for turn in turns_of(row))]
 
 
-def _alone(text: str, pairs: Sequence[tuple[str, str]], style: str) -> int:
-    """Abbreviations that still stand in a text unexplained; what stands inside an expansion is not counted."""
-    for short, long in pairs:
-        for written in (f"{short}（{long}）", f"{short} ({long})", f"{short}({long})"):
-            text = text.replace(written, "\0")
-        text = text.replace(long, "\0")
-    count = 0
-    for short, _long in pairs:
-        place = text.find(short)
-        while place >= 0:
-            around = (text[place - 1 : place], text[place + len(short) : place + len(short) + 1])
-            count += not any(_joins(short, i, c) for i, c in enumerate(around))
-            place = text.find(short, place + len(short))
-    return count
+class Verifier:
+    """Says of a text and what was made of it whether expansions alone lie between them, and what was left.
+
+    It walks through both texts at once, so that expansions which hold each other, or parts of each other, cannot be
+    taken for something else.
+    """
+
+    def __init__(self, known: Mapping[str, str], style: str) -> None:
+        self._begin: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
+        for short, long in known.items():
+            written = (long,) if style == "replace" else _explained(short, long)
+            self._begin.setdefault(short[0], []).append((short, written))
+        forms = {form for short, long in known.items() for form in (*_explained(short, long), f"{short}({long})", long)}
+        longest_first = sorted(forms, key=lambda form: (-len(form), form))
+        self._written = re.compile("|".join(map(re.escape, longest_first))) if forms else None
+        self._shorts = list(known)
+
+    def explains(self, old: str, new: str) -> bool:
+        """Whether `new` is `old` with some abbreviations written out, and nothing else."""
+        if old == new:
+            return True
+        reached: dict[int, set[int]] = {0: {0}}  # place in the old text to places in the new one
+        for place, character in enumerate(old):
+            for at in reached.pop(place, ()):
+                if new[at : at + 1] == character:
+                    reached.setdefault(place + 1, set()).add(at + 1)
+                for short, written in self._begin.get(character, ()):
+                    if old.startswith(short, place):
+                        ends = {at + len(form) for form in written if new.startswith(form, at)}
+                        reached.setdefault(place + len(short), set()).update(ends)
+        return len(new) in reached.get(len(old), ())
+
+    def alone(self, text: str) -> int:
+        """Abbreviations that still stand in a text unexplained; what stands inside an expansion is not counted."""
+        text = self._written.sub("\0", text) if self._written else text
+        count = 0
+        for short in self._shorts:
+            place = text.find(short)
+            while place >= 0:
+                around = (text[place - 1 : place], text[place + len(short) : place + len(short) + 1])
+                count += not any(_joins(short, i, c) for i, c in enumerate(around))
+                place = text.find(short, place + len(short))
+        return count
+
+
+def _explained(short: str, long: str) -> tuple[str, str]:
+    """An abbreviation with its expansion in brackets, as Chinese and as other text has them."""
+    return f"{short}（{long}）", f"{short} ({long})"
 
 
 def _joins(short: str, side: int, character: str) -> bool:

@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 
 from specs.files import storage_errors, sync_folder, write_bytes, write_json
 from tasks.data.preparing import Prepared
-from tasks.data.records import Intake
+from tasks.data.records import Intake, turns_before
 from tasks.data.shards import Shards
+from tasks.turns import COLUMN, rows_of
 
 _STRING, _INT, _FLOAT = pa.string(), pa.int32(), pa.float64()
 
@@ -30,6 +31,7 @@ SAMPLES = _schema(
     ("n_tokens", _INT),
     ("bucket", _INT),
     ("component", _INT),
+    (COLUMN, pa.list_(pa.struct([("role", _STRING), ("text", _STRING), ("learnt", pa.bool_())]))),
 )
 ROW_LEDGER = _schema("source location fate reason merged_into", ("sample_ids", pa.list_(_STRING)), ("cut_tokens", _INT))
 REVIEW_PAIRS = _schema("source location_a source_b location_b why text_a text_b", ("similarity", _FLOAT))
@@ -103,12 +105,24 @@ def _samples(prepared: Prepared) -> Iterator[pl.DataFrame]:
     """The samples, shard by shard."""
     samples, template = prepared.samples, prepared.samples.shards.recipe.template
     columns = ["source", "location", "kind", "device_model", "phenomenon", "steps", "repair", "fault_type", "answer"]
-    for start, frame in samples.select([*columns, "rendered_prompt", "n_tokens"]):
+    before = ["system", "earlier", "unlearnt"]
+    for start, frame in samples.select([*columns, *before, "rendered_prompt", "n_tokens"]):
         told = samples.frame.slice(start, len(frame)).select("sample_id", "split", "bucket", "component")
-        texts = map(template.text, frame["rendered_prompt"].to_list(), frame["answer"].to_list())
-        yield frame.rename({"rendered_prompt": "prompt"}).with_columns(
-            pl.col("steps").list.join("\n"), pl.Series("text", list(texts), pl.String), *told.get_columns()
+        turns = [turns_before(*row) for row in frame.select(before).iter_rows()]
+        texts = map(template.text, frame["rendered_prompt"].to_list(), frame["answer"].to_list(), turns)
+        yield (
+            frame.drop(before)
+            .rename({"rendered_prompt": "prompt"})
+            .with_columns(
+                pl.col("steps").list.join("\n"),
+                pl.Series("text", list(texts), pl.String),
+                pl.Series(COLUMN, [rows_of(one) for one in turns], _TURNS),
+                *told.get_columns(),
+            )
         )
+
+
+_TURNS = pl.List(pl.Struct({"role": pl.String, "text": pl.String, "learnt": pl.Boolean}))
 
 
 def fates(shards: Shards, prepared: Prepared) -> pl.DataFrame:

@@ -1,12 +1,7 @@
-"""Instruction records of three forms (`messages`, ShareGPT, Alpaca) as conversations; each answer is one sample. Pure.
-
-An answer is asked with everything said before it: earlier turns stand above the question, numbered, because one sample
-is one question and one answer.
-"""
+"""Instruction records of three forms (`messages`, ShareGPT, Alpaca) as conversations; each is one sample. Pure."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +9,6 @@ from typing import Any
 _ASKS = frozenset({"user", "human", "prompter", "question"})
 _ANSWERS = frozenset({"assistant", "gpt", "bot", "model", "chatgpt", "answer"})
 _SYSTEM = frozenset({"system", "developer"})
-_CJK = re.compile(r"[\u3400-\u9fff]")
-_LABELS = {"en": ("Question {n}: ", "Answer {n}: "), "zh": ("第{n}问：", "第{n}答：")}
 
 
 class Unusable(ValueError):
@@ -24,22 +17,11 @@ class Unusable(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """Questions with their answers, in order. `unanswered` is a last question without an answer."""
+    """Questions with their answers, in order. `unanswered`: there was one more question, without an answer."""
 
     system: str
     turns: tuple[tuple[str, str], ...]
     unanswered: bool = False
-
-    def prompt(self, number: int) -> str:
-        """What is asked in turn `number` (from 0), with the turns before it above."""
-        if number == 0:
-            return "\n".join(filter(None, [self.system, self.turns[0][0]]))
-        text = "".join(q + a for q, a in self.turns)
-        ask, answer = _LABELS["zh" if _CJK.search(text) else "en"]
-        lines = [self.system] if self.system else []
-        for n, (q, a) in enumerate(self.turns[:number], start=1):
-            lines += [ask.format(n=n) + q, answer.format(n=n) + a]
-        return "\n".join([*lines, ask.format(n=number + 1) + self.turns[number][0]])
 
 
 def conversation_of(record: Any) -> Conversation:

@@ -1,4 +1,4 @@
-"""Existing instruction data: every answer of every record becomes a draft, or the record gets its fate."""
+"""Existing instruction data: every record, with all its turns, becomes one draft or gets its fate."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from specs.errors import SourceError
+from specs.parameters import DataParameters
 from specs.sources import Instructions
-from tasks.data.conversations import Unusable, conversation_of
+from tasks.data.conversations import Conversation, Unusable, conversation_of
 from tasks.data.encoding import decode, visible
 from tasks.data.files import base_name, encodable, read_bytes
 from tasks.data.quoting import iter_lines
@@ -16,11 +17,8 @@ from tasks.data.records import Draft, Intake, SourceFile, Unit
 from tasks.data.structured import as_json
 
 
-def read_instructions(file: SourceFile, source: Instructions, intake: Intake) -> None:
-    """Records of JSONL, JSON or Parquet. A record of several turns gives one unit per answer, `record N#turn`.
-
-    Raises `SourceError` for a file that holds no records.
-    """
+def read_instructions(file: SourceFile, source: Instructions, intake: Intake, parameters: DataParameters) -> None:
+    """Records of JSONL, JSON or Parquet. Raises `SourceError` for a file that holds no records."""
     for number, (raw, record) in enumerate(records_of(file, source.encoding, intake), start=1):
         whole = Unit(file.name, f"#{number}", raw)
         try:
@@ -32,14 +30,21 @@ def read_instructions(file: SourceFile, source: Instructions, intake: Intake) ->
             intake.drop(whole, "quarantined", "damaged_text")
             continue
         intake.counts["questions_without_answer"] += found.unanswered
-        if len(found.turns) == 1:
-            intake.drafts.append(Draft(whole, "instruction", prompt=found.prompt(0), plain=found.turns[0][1]))
-            continue
-        intake.counts["records_of_several_turns"] += 1
-        for turn, (_, answer) in enumerate(found.turns):
-            unit = Unit(file.name, f"record {number}#{turn + 1}", raw)
-            group = f"{file.name}|#{number}"
-            intake.drafts.append(Draft(unit, "instruction", prompt=found.prompt(turn), plain=answer, group=group))
+        intake.counts["records_of_several_turns"] += len(found.turns) > 1
+        intake.drafts.append(_draft(whole, found, parameters.conversation_loss == "last_answer"))
+
+
+def _draft(unit: Unit, found: Conversation, last_only: bool) -> Draft:
+    *before, (question, answer) = found.turns
+    return Draft(
+        unit,
+        "instruction",
+        prompt=question,
+        plain=answer,
+        system=found.system,
+        earlier=tuple(text for turn in before for text in turn),
+        unlearnt=len(before) if last_only else 0,
+    )
 
 
 def records_of(file: SourceFile, declared: str, intake: Intake) -> Iterator[tuple[str, Any]]:

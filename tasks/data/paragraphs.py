@@ -134,16 +134,23 @@ def sentences(text: str) -> list[str]:
     No cut after an abbreviation (`No. 5`), a list number or inside a number (`3.5`), and none where a quoted sentence
     goes on (`“停机。”，然后`).
     """
-    whole: list[str] = []
+    return [text[start:end] for start, end in sentence_places(text)]
+
+
+def sentence_places(text: str) -> list[tuple[int, int]]:
+    """Where each sentence of a text begins and ends, without the white space around it."""
+    places: list[tuple[int, int]] = []
     start = 0
     for end in [*(match.end() for match in _SENTENCE.finditer(text)), len(text)]:
-        part = text[start:end].strip()
+        part = text[start:end]
+        first = start + len(part) - len(part.lstrip())
+        last = first + len(part.strip())
         start = end
-        if whole and part and _ABBREVIATION.search(whole[-1]):
-            whole[-1] += " " + part
-        elif part:
-            whole.append(part)
-    return whole
+        if places and first < last and _ABBREVIATION.search(text[slice(*places[-1])]):
+            places[-1] = (places[-1][0], last)
+        elif first < last:
+            places.append((first, last))
+    return places
 
 
 def _cuts(atoms: Sequence[Atom], target: int, count: Callable[[str], int]) -> list[tuple[int, int]]:

@@ -19,14 +19,16 @@ from specs.errors import InputError
 from specs.stages import Progress
 from tasks.data.clusters import components, similar_pairs
 from tasks.data.leakage import NearIndex
-from tasks.data.lengths import bucket_edges, fit, measure_many
+from tasks.data.lengths import bucket_edges, measure_many
 from tasks.data.merging import SPLIT_THRESHOLD, Fingerprints, Flags, Merged, guard_of, merge_duplicates
+from tasks.data.over_long import fit
 from tasks.data.records import Draft
 from tasks.data.shards import Recipe, Shards
 from tasks.data.shingles import F64, I64, ShingleSets, joined, shingle_sets
 from tasks.data.sketches import Sketches
 from tasks.data.split import choose_held_out, choose_newest, held_out_target
 from tasks.data.taught import taught
+from tasks.prompts import PromptTemplate
 
 VIEWS = ("content", "asked")
 """What similarity is measured on: what a record says, and its question with its answer."""
@@ -121,7 +123,20 @@ def prepare(shards: Shards, by_time: F64 | None, progress: Progress, learnt: Seq
         pl.Series("sample_id", _identities(samples.frame), pl.String),
     )
     counts["merged"] = int((merged.into >= 0).sum())
+    _count_conversations(samples, recipe.template, counts)
     return Prepared(rows, merged, _review(shards, rows, merged), samples, edges, counts)
+
+
+def _count_conversations(samples: Samples, template: PromptTemplate, counts: Counter[str]) -> None:
+    """Samples in which the chat template has no place for something that stands before their question."""
+    system = several = 0
+    for _, frame in samples.select(["system", "earlier"]):
+        system += int((frame["system"] != "").sum())
+        several += int((frame["earlier"].list.len() > 0).sum())
+    if system and template.system_stands_in_question():
+        counts["system_in_question"] = system
+    if several and not template.closes_answers():
+        counts["end_added"] = several
 
 
 def _merge(shards: Shards, rows: pl.DataFrame) -> Merged:
@@ -146,7 +161,7 @@ def _fit(shards: Shards, rows: pl.DataFrame, kept: I64, counts: Counter[str]) ->
     if len(over):
         measured = measure_many(shards.drafts(over), recipe.language, recipe.template)
         fitted = fit(measured, recipe.parameters, recipe.language, recipe.template)
-        counts.update({"split_texts": fitted.split, "shortened": fitted.shortened})
+        counts.update(fitted.counts)
         pieces.add([m.draft for m in fitted.samples], [])
     whole = kept[~np.isin(kept, over)]
     columns = ("source", "location", "kind", "device_model", "fault_type", "group", "part", "cut_tokens")

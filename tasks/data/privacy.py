@@ -67,12 +67,15 @@ class Masker:
         unit, people = draft.unit, draft.people
         given = {name: getattr(draft, name) for name in _FIELDS if getattr(draft, name)}
         texts = {name: self._mask(unit, "sample", text, people=people) for name, text in given.items()}
-        steps = tuple(self._mask(unit, "sample", step, people=people) for step in draft.steps)
+        steps, earlier = (
+            tuple(self._mask(unit, "sample", text, people=people) for text in several)
+            for several in (draft.steps, draft.earlier)
+        )
         model = self._mask(unit, "sample", draft.device_model, with_names=False) if draft.device_model else ""
-        same = steps == draft.steps and model == draft.device_model
+        same = (steps, earlier, model) == (draft.steps, draft.earlier, draft.device_model)
         if same and all(getattr(draft, name) == text for name, text in texts.items()):
             return draft
-        changes: dict[str, Any] = {**texts, "steps": steps, "device_model": model}
+        changes: dict[str, Any] = {**texts, "steps": steps, "earlier": earlier, "device_model": model}
         return replace(draft, **changes)
 
     def paragraph(self, unit: Unit) -> Unit:
@@ -157,4 +160,4 @@ _TOLD = {
         "已合并或未采用的行中屏蔽的个人信息",
     ),
 }
-_FIELDS = ("phenomenon", "repair", "meaning", "prompt", "plain")
+_FIELDS = ("phenomenon", "repair", "meaning", "prompt", "plain", "system")

@@ -38,8 +38,8 @@ READER_NOTES: dict[str, dict[Language, str]] = {
     "pictures_not_read": {"en": "pictures inside documents, not read: {n}", "zh": "文档中未读取的图片：{n}"},
     "symbols_not_read": {"en": "symbols of a font of their own, not read: {n}", "zh": "未读取的符号字体字符：{n}"},
     "records_of_several_turns": {
-        "en": "conversations of several turns, one sample per answer: {n}",
-        "zh": "多轮对话（每个回答一个样本）：{n}",
+        "en": "conversations of several turns, each one sample: {n}",
+        "zh": "多轮对话（每段一个样本）：{n}",
     },
     "questions_without_answer": {
         "en": "last questions of conversations, left out because nothing answers them: {n}",

@@ -72,7 +72,7 @@ def read_sources(
         elif isinstance(source, Notes):
             read_notes(file, source, intake, _known(intake, codes))
         elif isinstance(source, Instructions):
-            read_instructions(file, source, intake)
+            read_instructions(file, source, intake, parameters)
         progress.advance(note=file.name)
     intake.flush()
     return intake

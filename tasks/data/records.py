@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tasks.data.joins import Joined
+from tasks.turns import Turn, Turns
 
 Kind = Literal["work_order", "fault_code", "manual", "note", "sensor", "instruction"]
 FateName = Literal["kept", "merged", "quarantined", "out_of_scope"]
@@ -30,7 +31,10 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """One sample in the making. `plain` is running text without a prompt; `group` ties samples of one event.
+    """One sample in the making. `plain` is running text, or the answer to `prompt`; `group` ties samples of one event.
+
+    `earlier` are the turns of a conversation before `prompt`: question, answer, question, answer. The first `unlearnt`
+    of these answers are only read. `system` is what the model is told to be.
 
     `date` is the text of a cell, read only for a split by time; `people` are names that columns of the row hold.
     """
@@ -45,6 +49,9 @@ class Draft:
     meaning: str = ""
     prompt: str = ""
     plain: str = ""
+    system: str = ""
+    earlier: tuple[str, ...] = ()
+    unlearnt: int = 0
     group: str = ""
     date: str = ""
     people: tuple[str, ...] = ()
@@ -52,12 +59,28 @@ class Draft:
     cut_tokens: int = 0
 
     def content(self) -> str:
-        """What the sample says, without the words of the prompt: the text in which duplicates are looked for."""
+        """What the sample says, without the words of the prompt: the text in which duplicates are looked for.
+
+        A conversation says all its turns. Its system text is left out: records that share one would all be alike.
+        """
         if self.plain:
-            return f"{self.prompt}\n{self.plain}" if self.prompt else self.plain
+            return "\n".join((*self.earlier, self.prompt, self.plain)) if self.prompt else self.plain
         return "\n".join(
             part for part in (self.device_model, self.fault_type, self.phenomenon, *self.steps, self.repair) if part
         )
+
+    def turns(self) -> Turns:
+        """What stands before the question."""
+        return turns_before(self.system, self.earlier, self.unlearnt)
+
+
+def turns_before(system: str, earlier: Sequence[str], unlearnt: int) -> Turns:
+    """The turns of a draft's fields of these names."""
+    said = (
+        Turn("assistant", text, number // 2 >= unlearnt) if number % 2 else Turn("user", text)
+        for number, text in enumerate(earlier)
+    )
+    return (*((Turn("system", system),) if system else ()), *said)
 
 
 @dataclass(frozen=True, slots=True)

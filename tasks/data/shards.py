@@ -35,7 +35,7 @@ from tasks.data.similarity import normalise
 from tasks.data.sketches import Sketches, empty_sketches, sketches_of
 from tasks.prompts import PromptTemplate
 
-VERSION = 3
+VERSION = 4
 """Of what a shard holds and how it is made; another one never uses the shards of this one."""
 
 _TYPES: dict[str, pa.DataType] = {"str": pa.string(), "int": pa.int32(), "tuple[str, ...]": pa.list_(pa.string())}
@@ -195,7 +195,7 @@ def _table(drafts: Sequence[Draft], recipe: Recipe) -> pa.Table:
     """Drafts rendered, tokenised and fingerprinted."""
     measured = measure_many(drafts, recipe.language, recipe.template)
     content = [normalise(draft.content()) for draft in drafts]
-    asked = [normalise(f"{m.prompt}\n{m.answer}") for m in measured]
+    asked = [normalise("\n".join((*m.draft.earlier, m.prompt, m.answer))) for m in measured]
     guards = [critical(text, d.kind, d.device_model, d.fault_type) for text, d in zip(content, drafts, strict=True)]
     columns: dict[str, Any] = {
         **{name: [getattr(d.unit, name) for d in drafts] for name in _UNIT},

@@ -101,6 +101,22 @@ _NOTES: dict[str, dict[Language, str]] = {
         "zh": "没有可读时间、留在训练集的样本：{n}",
     },
     "split_texts": {"en": "over-long texts split: {n}", "zh": "被拆分的超长文本：{n}"},
+    "split_conversations": {
+        "en": "over-long conversations divided at their turns, each answer learnt in one part: {n}",
+        "zh": "按轮次拆分的超长对话（每个回答只在其中一段学习）：{n}",
+    },
+    "turns_dropped": {
+        "en": "over-long conversations without their oldest turns, which are not learnt: {n}",
+        "zh": "去掉最早轮次（不参与学习）的超长对话：{n}",
+    },
+    "system_in_question": {
+        "en": "samples with their system text above the first question, as the chat template has no place for it: {n}",
+        "zh": "因对话模板不支持系统提示而将其置于首个问题之前的样本：{n}",
+    },
+    "end_added": {
+        "en": "conversations with an end token put behind earlier answers, as the chat template writes none: {n}",
+        "zh": "对话模板不写结束符、在较早回答后补上结束符的对话：{n}",
+    },
     "people_columns": {
         "en": "columns that name people, masked wherever their names recur in the texts of the row: {n}",
         "zh": "写有人名的列（其姓名在该行文本中出现时一律屏蔽）：{n}",
@@ -203,12 +219,13 @@ def _examples(samples: pl.DataFrame) -> list[int]:
 def _as_fed(number: int, samples: Samples) -> dict[str, Any]:
     recipe = samples.shards.recipe
     template, draft = recipe.template, samples.draft(number)
-    encoded = template.encode(*render(draft, recipe.language))
-    ids, start = encoded.input_ids, encoded.trainable_from
+    encoded = template.encode(*render(draft, recipe.language), draft.turns())
+    parts = [(template.tokenizer.decode(ids), learnt) for ids, learnt in encoded.parts()]
     return {
         "sample_id": samples.frame["sample_id"][number],
         "kind": draft.kind,
-        "masked": template.tokenizer.decode(ids[:start]),
-        "learnt": template.tokenizer.decode(ids[start:]),
-        "n_tokens": len(ids),
+        "masked": "".join(text for text, learnt in parts if not learnt),
+        "learnt": "".join(text for text, learnt in parts if learnt),
+        "parts": parts,
+        "n_tokens": len(encoded.input_ids),
     }

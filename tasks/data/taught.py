@@ -13,6 +13,7 @@ from tasks.data.leakage import NearIndex
 from tasks.data.merging import SPLIT_THRESHOLD, Flags
 from tasks.data.shingles import shingle_sets
 from tasks.data.similarity import normalise
+from tasks.turns import columns_of, spoken, turns_of
 
 if TYPE_CHECKING:
     from tasks.data.preparing import Samples
@@ -28,9 +29,9 @@ def taught(samples: Samples, learnt: Sequence[Path]) -> Flags:
     for view, text_of in views.items() if learnt and len(samples) else ():
         index = NearIndex(samples.sets_of(view, np.arange(len(samples))), SPLIT_THRESHOLD)
         for path in learnt:
-            for batch in pq.ParquetFile(path).iter_batches(
-                ROWS_AT_ONCE, columns=["split", "kind", "prompt", "answer", *_FIELDS]
-            ):
+            file = pq.ParquetFile(path)
+            columns = columns_of(["split", "kind", "prompt", "answer", *_FIELDS], file.schema_arrow.names)
+            for batch in file.iter_batches(ROWS_AT_ONCE, columns=columns):
                 rows = [row for row in batch.to_pylist() if row["split"] == "train"]
                 found, _ = index.near(shingle_sets([normalise(text_of(row)) for row in rows]))
                 flags[found] = True
@@ -38,7 +39,7 @@ def taught(samples: Samples, learnt: Sequence[Path]) -> Flags:
 
 
 def _asked(row: Mapping[str, Any]) -> str:
-    return f"{row['prompt']}\n{row['answer']}"
+    return "\n".join(filter(None, (spoken(turns_of(row)), row["prompt"], row["answer"])))
 
 
 def _content(row: Mapping[str, Any]) -> str:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field
 
 from specs.base import Sha256, Strict
 from specs.parameters import EvaluateParameters
+from tasks.turns import Turns, as_context, turns_of
 
 
 class EvaluatedSample(Strict):
@@ -18,7 +20,13 @@ class EvaluatedSample(Strict):
     fault_type: str
     prompt: str
     answer: str
+    earlier: list[dict[str, Any]] | None = Field(None, description="turns before the question, as in samples.parquet")
     mispaired_with: str | None = None
+
+    @property
+    def turns(self) -> Turns:
+        """The turns before the question, none of them learnt."""
+        return as_context(turns_of(self.model_dump()))
 
 
 class EvaluateJob(Strict):

@@ -35,7 +35,7 @@ class Answer:
 
 def learnt_tokens(encoded: Encoded) -> int:
     """Tokens whose loss counts. The very first token of a sequence has nothing before it and is never predicted."""
-    return len(encoded.input_ids) - max(encoded.trainable_from, 1)
+    return encoded.learnt_tokens
 
 
 @torch.inference_mode()
@@ -58,7 +58,7 @@ def summed_losses(
 
 def _batch_losses(model: Any, sequences: Sequence[Encoded], pad: int) -> list[Summed]:
     longest = max(len(s.input_ids) for s in sequences)
-    first = min(max(s.trainable_from, 1) for s in sequences)
+    first = min(start for s in sequences for start, _ in s.learnt)
     ids_BT = torch.full((len(sequences), longest), pad, dtype=torch.long)
     mask_BT = torch.zeros_like(ids_BT)
     learnt_BT = torch.zeros_like(ids_BT, dtype=torch.bool)
@@ -66,7 +66,8 @@ def _batch_losses(model: Any, sequences: Sequence[Encoded], pad: int) -> list[Su
         length = len(sequence.input_ids)
         ids_BT[row, :length] = torch.tensor(sequence.input_ids)
         mask_BT[row, :length] = 1
-        learnt_BT[row, max(sequence.trainable_from, 1) : length] = True
+        for start, end in sequence.learnt:
+            learnt_BT[row, start:end] = True
     ids_BT, mask_BT, learnt_BT = (t.to(model.device) for t in (ids_BT, mask_BT, learnt_BT))
     kept = longest - first + 1
     logits_BKV = model(input_ids=ids_BT, attention_mask=mask_BT, use_cache=False, logits_to_keep=kept).logits

@@ -16,6 +16,7 @@ from tasks.evaluate.pairing import Question, mispair
 from tasks.evaluate.selection import choose_questions
 from tasks.parents import require_parent
 from tasks.rehearsal import EVALUATED, rehearsed
+from tasks.turns import COLUMN, columns_of
 from tasks.workers import run_worker
 
 _NOTES = {
@@ -103,8 +104,12 @@ def held_out(samples: Path) -> list[dict[str, Any]]:
     import pyarrow.parquet as pq
 
     columns = ["sample_id", "split", "kind", "fault_type", "prompt", "answer"]
-    table = pq.read_table(samples, columns=columns).to_pylist()
-    rows = [{name: row[name] or "" for name in columns} for row in table if row["split"] == "eval"]
+    table = pq.read_table(samples, columns=columns_of(columns, pq.read_schema(samples).names)).to_pylist()
+    rows = [
+        {**{name: row[name] or "" for name in columns}, COLUMN: row.get(COLUMN)}
+        for row in table
+        if row["split"] == "eval"
+    ]
     if not rows:
         raise InputError(f"{samples} has no held-out samples", "raise eval_share of the data stage")
     for row in rows:

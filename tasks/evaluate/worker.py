@@ -124,7 +124,7 @@ class _Evaluation:
     def _answers(self, which: str, model: Any) -> list[Answer]:
         from tasks.evaluate.scoring import greedy_answers
 
-        prompts = [self.template.encode_prompt(s.prompt) for s in self._asked()]
+        prompts = [self.template.encode_prompt(s.prompt, s.turns) for s in self._asked()]
         parameters = self.job.parameters
         with self._counted(f"answers, {which}", len(prompts)) as done:
             return greedy_answers(
@@ -184,11 +184,15 @@ class _Evaluation:
 def _sequences(
     samples: Sequence[EvaluatedSample], template: PromptTemplate
 ) -> tuple[list[Encoded], dict[str, Encoded]]:
-    """Every sample with its own answer, and by sample id those with another sample's answer."""
+    """Every sample with its own answer, and by sample id those with another sample's answer.
+
+    A conversation is measured by its last answer, asked with every turn before it: earlier answers are the same in
+    both and would say nothing of the pairing.
+    """
     answers = {s.sample_id: s.answer for s in samples}
-    own = [template.encode(s.prompt, s.answer) for s in samples]
+    own = [template.encode(s.prompt, s.answer, s.turns) for s in samples]
     other = {
-        s.sample_id: template.encode(s.prompt, answers[s.mispaired_with])
+        s.sample_id: template.encode(s.prompt, answers[s.mispaired_with], s.turns)
         for s in samples
         if s.mispaired_with is not None
     }

@@ -154,8 +154,8 @@ def _loss_by_hand(trainer: PlannedTrainer, batch: MicroBatch) -> float:
         logits = model(input_ids=tensors["input_ids"], attention_mask=tensors["attention_mask"]).logits
     for row, sample_id in enumerate(batch.planned.sample_ids):
         sample = trainer.feed.samples[sample_id]
-        first, end = max(sample.trainable_from, 1), len(sample.input_ids)
-        chances = F.log_softmax(logits[row, first - 1 : end - 1].float(), dim=-1)
-        wanted = torch.as_tensor(sample.input_ids[first:end], device=chances.device)
-        total -= float(chances.gather(1, wanted[:, None]).double().sum())
+        for first, end in sample.learnt:
+            chances = F.log_softmax(logits[row, first - 1 : end - 1].float(), dim=-1)
+            wanted = torch.as_tensor(sample.input_ids[first:end], device=chances.device)
+            total -= float(chances.gather(1, wanted[:, None]).double().sum())
     return total / batch.learnt_tokens

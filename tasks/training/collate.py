@@ -38,7 +38,8 @@ def collate(samples: Sequence[Encoded], padded_tokens: int, pad_id: int) -> dict
             raise ValueError(f"a sample of {n} tokens does not fit into {padded_tokens}")
         input_ids[row, :n] = ids
         attention_mask[row, :n] = 1
-        labels[row, sample.trainable_from : n] = ids[sample.trainable_from :]
+        for start, end in sample.answers:
+            labels[row, start:end] = ids[start:end]
     return {"input_ids": input_ids, "attention_mask": attention_mask, "labels": labels}
 
 
@@ -62,10 +63,10 @@ def collate_rows(
         end = start + len(ids)
         if start != filled[row] or end > padded_tokens:
             raise ValueError(f"a sample of {len(ids)} tokens does not fit at token {start} of {padded_tokens}")
-        learnt_from = max(sample.trainable_from, 1)
         input_ids[row, start:end] = ids
         position_ids[row, start:end] = torch.arange(len(ids))
-        labels[row, start + learnt_from : end] = ids[learnt_from:]
+        for first, after in sample.learnt:
+            labels[row, start + first : start + after] = ids[first:after]
         filled[row] = end
     for row, end in enumerate(filled):
         position_ids[row, end:] = torch.arange(padded_tokens - end)
@@ -74,7 +75,7 @@ def collate_rows(
 
 def learnt_tokens(sample: Encoded) -> int:
     """Tokens whose prediction counts in the loss. The first token of a sequence has nothing that predicts it."""
-    return len(sample.input_ids) - max(sample.trainable_from, 1)
+    return sample.learnt_tokens
 
 
 def summed_loss(logits: Any, labels: Any) -> Any:

@@ -12,6 +12,7 @@ from specs.errors import InputError, TrainingError
 from tasks.data.batch_plan import PlanRow
 from tasks.prompts import Encoded, PromptTemplate
 from tasks.training.collate import collate, collate_rows, learnt_tokens
+from tasks.turns import columns_of, turns_of
 
 if TYPE_CHECKING:
     import torch
@@ -184,9 +185,9 @@ def read_samples(path: Path, wanted: Iterable[str], template: PromptTemplate) ->
     import pyarrow.parquet as pq
 
     ids = set(wanted)
-    table = pq.read_table(path, columns=["sample_id", "prompt", "answer"]).to_pydict()
-    rows = zip(table["sample_id"], table["prompt"], table["answer"], strict=True)
-    found = {i: template.encode(prompt, answer) for i, prompt, answer in rows if i in ids}
+    columns = columns_of(["sample_id", "prompt", "answer"], pq.read_schema(path).names)
+    rows = (row for row in pq.read_table(path, columns=columns).to_pylist() if row["sample_id"] in ids)
+    found = {row["sample_id"]: template.encode(row["prompt"], row["answer"], turns_of(row)) for row in rows}
     missing = sorted(ids - found.keys())
     if missing:
         raise InputError(

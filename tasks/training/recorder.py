@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from transformers import TrainerCallback
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 def describe_fed(batch: MicroBatch, position: int, sample_id: str, tokenizer: Any) -> dict[str, Any]:
     """One sample decoded from the tensors that the model is given. `last_label` is the label of its last token.
 
+    `parts` are its text, cut where what is learnt begins and ends; `ends_masked` counts answers whose last learnt
+    token is not the end token.
+
     The tokens that are its own are those of the mask; in a row that it shares, those from its place to where the
     positions begin again. Padding counts with the last sample of a row.
     """
@@ -36,18 +40,28 @@ def describe_fed(batch: MicroBatch, position: int, sample_id: str, tokenizer: An
         ids, labels, mask = ids[start:end], labels[start:end], mask[start:end]
     ids = ids[mask]
     learnt = labels[labels != IGNORED]
+    runs = _runs(ids, labels[mask] != IGNORED)
     return {
         "sample_id": sample_id,
         "text": decode(ids.tolist()),
         "learnt": decode(learnt.tolist()),
+        "parts": [[decode(run.tolist()), learns] for run, learns in runs],
         "tokens": len(ids),
         "padded_tokens": len(labels),
         "learnt_tokens": len(learnt),
         "learnt_padding": int((labels[~mask] != IGNORED).sum()),
         "last_token": int(ids[-1]),
         "last_label": int(labels[mask][-1]),
+        "ends_masked": sum(learns and int(run[-1]) != tokenizer.eos_token_id for run, learns in runs),
         "end_token": tokenizer.eos_token_id,
     }
+
+
+def _runs(ids: Any, learns: Any) -> list[tuple[Any, bool]]:
+    """Runs of tokens that are all learnt, or all only read, in order: a question, its answer, the next question."""
+    changes = (learns[1:] != learns[:-1]).nonzero().flatten() + 1
+    bounds = [0, *changes.tolist(), len(ids)]
+    return [(ids[start:end], bool(learns[start])) for start, end in pairwise(bounds) if end > start]
 
 
 def _own(batch: MicroBatch, row: int, start: int) -> tuple[Any, int]:

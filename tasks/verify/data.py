@@ -14,12 +14,13 @@ from specs.metrics import definitions
 from tasks.prompts import PromptTemplate
 from tasks.verify.data_answers import Answers, Codes
 from tasks.verify.data_claims import cuts_of, cuts_unfounded, look_at_sides
-from tasks.verify.data_fates import reasons_unknown
+from tasks.verify.data_fates import Gone, reasons_unknown
+from tasks.verify.data_instructions import look_at_instructions
 from tasks.verify.data_review import look_at_review
 from tasks.verify.data_rows import RawFiles, characters_unexplained, rows_unaccounted
 from tasks.verify.data_samples import Value, take_census
 from tasks.verify.data_tables import look_at_tables
-from tasks.verify.data_told import look_at_instructions, look_at_samples
+from tasks.verify.data_told import look_at_samples
 from tasks.verify.findings import Findings
 from tasks.verify.parent_leaks import parent_leakage
 from tasks.verify.parquet_rows import Keys, difference, key_of, keys_of, place_of
@@ -32,15 +33,17 @@ def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str,
     findings = Findings()
     census = take_census(files.samples, template, files.spec.get("personal_data_allowed") or ())
     answers, cut = Answers(files), cuts_of(files)
-    tables = look_at_tables(files, template, answers, cut, findings)
-    look_at_instructions(files, answers, cut, template, findings)
+    gone = Gone(files)
+    tables = look_at_tables(files, template, answers, cut, gone, findings)
+    records = look_at_instructions(files, template, answers, cut, gone, findings)
+    gone.judge(files, findings)
     cuts_unfounded(files, template, answers, cut, findings)
-    del answers
+    del answers, gone
     look_at_samples(files, Codes(files), cut, findings)
     reasons_unknown(files, findings)
     look_at_review(files, findings)
     look_at_sides(files, findings)
-    expected = files.expected_units(tables.units)
+    expected = files.expected_units(np.concatenate([tables.units, records]))
     fates = Counter(row["fate"] for batch in files.ledger.batches(["fate"]) for row in batch)
     in_scope = fates.total() - fates["out_of_scope"]
     kept = files.spec.get("personal_data") == "keep"

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tasks.turns import COLUMN
 from tasks.verify import data_raw as raw
 from tasks.verify import personal
 from tasks.verify.data_rows import RawFiles
@@ -36,8 +38,10 @@ class Answers:
 
     def __init__(self, files: RawFiles) -> None:
         short = ["device_model", "fault_type"]
-        held = pq.read_table(files.samples.path, columns=list(COLUMNS), read_dictionary=short)
+        names = [*COLUMNS, *([COLUMN] if files.whole_conversations else [])]
+        held = pq.read_table(files.samples.path, columns=names, read_dictionary=short)
         self._columns: list[pa.ChunkedArray] = [held[name] for name in COLUMNS]
+        self._earlier: pa.ChunkedArray | None = held[COLUMN] if files.whole_conversations else None
         places = keys_of(
             place_of(s["source"], s["location"])
             for batch in files.samples.batches(["source", "location"])
@@ -46,11 +50,23 @@ class Answers:
         self._order = np.argsort(places, kind="stable")
         self._places = places[self._order]
 
-    def at(self, place: int) -> Said | None:
-        """What is said there; None where there is no sample."""
+    def rows(self, place: int) -> list[dict[str, Any]]:
+        """The samples there, one after the other, with what is asked and answered in each."""
+        names = (*COLUMNS, *([COLUMN] if self._earlier is not None else []))
+        columns = [*self._columns, *([self._earlier] if self._earlier is not None else [])]
+        return [
+            {name: column[i].as_py() for name, column in zip(names, columns, strict=True)} for i in self._numbers(place)
+        ]
+
+    def _numbers(self, place: int) -> list[int]:
         low = np.searchsorted(self._places, np.uint64(place), side="left")
         high = np.searchsorted(self._places, np.uint64(place), side="right")
-        found = [[str(column[int(i)].as_py()) for column in self._columns] for i in self._order[low:high]]
+        numbers: list[int] = self._order[low:high].tolist()
+        return numbers
+
+    def at(self, place: int) -> Said | None:
+        """What is said there; None where there is no sample."""
+        found = [[str(column[i].as_py()) for column in self._columns] for i in self._numbers(place)]
         if not found:
             return None
         prompts, answers, machines, codes = zip(*found, strict=True)

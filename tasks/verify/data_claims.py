@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 from tasks.prompts import PromptTemplate
+from tasks.turns import turns_of
 from tasks.verify.data_answers import Answers
 from tasks.verify.data_rows import RawFiles
 from tasks.verify.findings import CLAIMS, Findings
@@ -32,13 +34,19 @@ def cuts_unfounded(
             if not row["cut_tokens"]:
                 continue
             name = f"{row['source']}|{row['location']}"
-            said = answers.at(place_of(row["source"], row["location"]))
+            found = answers.rows(place_of(row["source"], row["location"]))
             if not allowed or limit is None:
                 findings.add(CLAIMS, name, "tokens said to be cut, and the parameters allow no cut")
-            elif row["cut_tokens"] < 0 or said is None or not said.prompt:
+            elif row["cut_tokens"] < 0 or not found or not found[0]["prompt"]:
                 findings.add(CLAIMS, name, "tokens said to be cut where there is no prompt to cut")
-            elif not limit - _STEP <= len(template.encode(said.prompt, said.answer).input_ids) <= limit:
+            elif len(found) > 1 or any(turn.role == "user" for turn in turns_of(found[0])):
+                continue  # the turns of a conversation are compared with its record
+            elif not limit - _STEP <= _tokens(found[0], template) <= limit:
                 findings.add(CLAIMS, name, f"said to be cut, and not as long as the limit of {limit} tokens")
+
+
+def _tokens(sample: Mapping[str, Any], template: PromptTemplate) -> int:
+    return len(template.encode(sample["prompt"], sample["answer"], turns_of(sample)).input_ids)
 
 
 _STEP = 8

@@ -17,7 +17,6 @@ from tasks.verify.data_windows import in_words
 from tasks.verify.data_words import in_order, text_of, tokens, without_marks
 from tasks.verify.findings import CLAIMS, Findings
 from tasks.verify.parquet_rows import key_of, place_of
-from tasks.verify.raw_instructions import turns_of
 from tasks.verify.raw_sheets import ending
 
 ALLOWANCE = 0.1
@@ -28,8 +27,8 @@ Row = Mapping[str, str]
 class Merges:
     """The texts of merged units and of what they went into, collected on the way and judged at the end."""
 
-    def __init__(self, files: RawFiles, masked: Counter[int]) -> None:
-        self._masked = masked
+    def __init__(self, files: RawFiles) -> None:
+        self._masked = files.masked_characters
         self._pairs = [
             (place_of(row["source"], row["location"]), key_of(str(row["merged_into"])), row["reason"], _name(row))
             for batch in files.ledger.batches(["source", "location", "fate", "reason", "merged_into"])
@@ -45,6 +44,11 @@ class Merges:
         """A raw row, held if it is needed."""
         if place in self._needed:
             self._rows[place] = dict(row)
+
+    def take_text(self, place: int, text: str) -> None:
+        """The text of a record, held if it is needed."""
+        if place in self._needed:
+            self._texts[place] = text
 
     def judge(self, files: RawFiles, findings: Findings) -> None:
         """Name every merge without a reason, and every one of two units that do not say the same."""
@@ -68,10 +72,6 @@ class Merges:
         for p in files.paragraphs:
             if (key := place_of(p["source"], p["location"])) in self._needed:
                 self._texts[key] = p["text"]
-        for name, path, _ in files.files("instructions"):
-            for turn in turns_of(path, files.encoding(name)):
-                if (key := place_of(name, turn.location)) in self._needed:
-                    self._texts[key] = f"{turn.said}\n{turn.answer}"
         spoken = in_words(files.windows, files.parameters.window_s, "en")
         self._windows = {place_of(*place): text for place, text in spoken.items() if place_of(*place) in self._needed}
 
@@ -102,7 +102,7 @@ class Merges:
             return "" if reason == "exact_duplicate" else "called nearly the same, and it is the same to the letter"
         one, other = (texts.fold(without_marks(personal.blank(text_of(row)))) for row in (a, b))
         x, y = texts.grams(one), texts.grams(other)
-        alike = len(x & y) / len(x | y)
+        alike = texts.similarity(x, y)
         return "" if alike >= threshold - ALLOWANCE else f"merged, and {alike:.2f} alike"
 
 
@@ -134,20 +134,20 @@ class Quarantine:
         if not same:
             findings.add(CLAIMS, name, "its text in quarantine is not that of the raw row")
 
-    def compare_texts(self, files: RawFiles, findings: Findings) -> None:
-        """Paragraphs, records, rows of logs, and rows that are kept as they stand in the file."""
+    def compare_record(self, place: int, name: str, read: str, findings: Findings) -> None:
+        """A record of an instruction file with its text in quarantine, if it is there."""
+        original = self._original.pop(place, None)
+        if original is not None and not _same_record(original, read):
+            findings.add(CLAIMS, name, "its text in quarantine is not that of the record")
+
+    def compare_rest(self, files: RawFiles, findings: Findings) -> None:
+        """Paragraphs, rows of logs, and rows that are kept as they stand in the file."""
         if not self._original:
             return
         for p in files.paragraphs:
             original = self._original.pop(place_of(p["source"], p["location"]), None)
             if original is not None and not in_order(p["text"], original):
                 findings.add(CLAIMS, _name(p), "its text in quarantine is not that of the document")
-        sources = {source for source, _ in self._names.values()}
-        for name, path, _ in files.files("instructions"):
-            for turn in turns_of(path, files.encoding(name)) if name in sources else ():
-                original = self._original.pop(place_of(name, turn.location), None)
-                if original is not None and not _same_record(original, turn.raw):
-                    findings.add(CLAIMS, f"{name}|{turn.location}", "its text in quarantine is not that of the record")
         self._compare_with_files(files, findings)
 
     def _compare_with_files(self, files: RawFiles, findings: Findings) -> None:
@@ -164,6 +164,18 @@ class Quarantine:
                 grounded = words.issuperset(tokens(original)) if _is_json(name) else _solid(original) in solid
                 if not grounded:
                     findings.add(CLAIMS, name, "a text in quarantine stands nowhere in the file")
+
+
+class Gone:
+    """What became of the units that are in no sample: collected while the raw files are read, judged at the end."""
+
+    def __init__(self, files: RawFiles) -> None:
+        self.merges, self.quarantine = Merges(files), Quarantine(files)
+
+    def judge(self, files: RawFiles, findings: Findings) -> None:
+        """Name every merge without a reason, and every text in quarantine that was not read."""
+        self.merges.judge(files, findings)
+        self.quarantine.compare_rest(files, findings)
 
 
 def _is_json(name: str) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tasks.verify.data_texts import THRESHOLD, grams
+from tasks.verify.data_texts import THRESHOLD, grams, similarity
 
 Counts = npt.NDArray[np.float32]
 BUCKETS_PER_GRAM = 3
@@ -50,9 +50,5 @@ class HeldOut:
             at_most = self.counts @ self._counts(sets).T
             needed = self.threshold / (1 + self.threshold) * (self.sizes[:, None] + sizes[None, :])
             for i, j in zip(*np.nonzero(at_most >= needed - 1e-3), strict=True):
-                if int(i) not in self.near and self._similar(self.sets[i], sets[j]):
+                if int(i) not in self.near and similarity(self.sets[i], sets[j]) >= self.threshold:
                     self.near.add(int(i))
-
-    def _similar(self, a: set[str], b: set[str]) -> bool:
-        both = len(a & b)
-        return both / (len(a) + len(b) - both) >= self.threshold

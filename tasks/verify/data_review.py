@@ -13,8 +13,9 @@ from collections.abc import Iterator
 from math import exp
 from typing import Any
 
+from tasks.turns import COLUMN
 from tasks.verify.data_rows import RawFiles
-from tasks.verify.data_texts import content, fold, grams
+from tasks.verify.data_texts import content, fold, grams, similarity
 from tasks.verify.findings import CLAIMS, Findings
 from tasks.verify.parquet_rows import key_of, place_of
 
@@ -40,8 +41,8 @@ def look_at_review(files: RawFiles, findings: Findings) -> None:
         if wrong := _pair_fault(p, kept, files.parameters.near_duplicate_threshold):
             findings.add(CLAIMS, f"review_pairs {p['source']}|{p['location_a']}", wrong)
     missing, expected = [], 0.0
-    for name, place, similarity in _variants(files):
-        expected += (1 - similarity**ROWS_OF_A_BAND) ** BANDS
+    for name, place, alike in _variants(files):
+        expected += (1 - alike**ROWS_OF_A_BAND) ** BANDS
         if place not in listed:
             missing.append(name)
     if len(missing) > chance_allows(expected):
@@ -52,8 +53,7 @@ def look_at_review(files: RawFiles, findings: Findings) -> None:
 def _pair_fault(pair: dict[str, Any], kept: set[int], threshold: float) -> str:
     if not {place_of(pair["source"], pair["location_a"]), place_of(pair["source_b"], pair["location_b"])} <= kept:
         return "one of the two was not kept"
-    a, b = grams(pair["text_a"]), grams(pair["text_b"])
-    alike = len(a & b) / len(a | b)
+    alike = similarity(grams(pair["text_a"]), grams(pair["text_b"]))
     if alike < threshold - 1e-6 or abs(alike - pair["similarity"]) > 1e-6:
         return f"the two are {alike:.3f} alike"
     return "" if str(pair["why"]).removeprefix("differ in").strip() else "nothing is said of what differs"
@@ -66,7 +66,7 @@ def _variants(files: RawFiles) -> Iterator[tuple[str, int, float]]:
     sure = max(SURE, files.parameters.near_duplicate_threshold)
     first: dict[int, tuple[str, str, int]] = {}
     several = files.parameters.max_length is not None
-    for batch in () if several else files.samples.batches([*columns, "steps", "repair"]):
+    for batch in () if several else files.samples.batches([*columns, "steps", "repair", COLUMN]):
         for s in batch:
             if s["kind"] == "sensor":
                 continue
@@ -79,16 +79,12 @@ def _variants(files: RawFiles) -> Iterator[tuple[str, int, float]]:
                 family[alike].append((place, name, said))
     for alike, members in family.items():
         said, name, place = first[alike]
-        similar = [(n, p, _similarity(said, text)) for p, n, text in members]
+        mine = grams(said)
+        similar = [(n, p, similarity(mine, grams(text))) for p, n, text in members]
         similar = [found for found in similar if found[2] >= sure]
         yield from similar
         if similar:
             yield name, place, max(s for _, _, s in similar)
-
-
-def _similarity(a: str, b: str) -> float:
-    x, y = grams(a), grams(b)
-    return len(x & y) / len(x | y)
 
 
 def chance_allows(expected: float, at_most: float = 1e-6) -> int:

@@ -6,6 +6,7 @@ import json
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,9 @@ import pyarrow.parquet as pq
 
 from specs.parameters import DataParameters
 from specs.privacy import PLACEHOLDERS
+from tasks.turns import COLUMN
 from tasks.verify import data_raw as raw
-from tasks.verify import personal, raw_instructions
+from tasks.verify import personal
 from tasks.verify.data_sensors import sensor_faults
 from tasks.verify.findings import Findings
 from tasks.verify.parquet_rows import Keys, ParquetRows, difference, key_of, keys_of, place_of
@@ -44,6 +46,17 @@ class RawFiles:
         self.masked = read_rows(masked) if masked.is_file() else []
         decoding = json.loads((artifacts / "decoding.json").read_bytes())["files"]
         self.decoding: dict[tuple[str, str], dict[str, Any]] = {(d["source"], d["sheet"]): d for d in decoding}
+        self.whole_conversations = COLUMN in pq.read_schema(self.samples.path).names
+        """Whether a conversation is one sample; in older runs each of its answers was one."""
+
+    @cached_property
+    def masked_characters(self) -> Counter[int]:
+        """Characters of personal data masked in what was made of each place, whether it was kept or not."""
+        found: Counter[int] = Counter()
+        for m in self.masked:
+            if m["place"] in ("sample", "left_out"):
+                found[place_of(m["source"], m["location"])] += m["characters"]
+        return found
 
     def files(self, *kinds: str) -> Iterator[tuple[str, Path, Mapping[str, Any]]]:
         """(name, path, source of the spec) of every raw file of the kinds."""
@@ -60,21 +73,17 @@ class RawFiles:
         """The kind of source that a file belongs to."""
         return next((str(s["kind"]) for n, _, s in self.files(*raw.DOCUMENT_KINDS) if n == name), "")
 
-    def expected_units(self, tables: Keys) -> Keys:
-        """Every unit that must have a fate: counted in the raw files; paragraphs and windows as they were cut."""
+    def expected_units(self, rows: Keys) -> Keys:
+        """Every unit that must have a fate: `rows` of tables and records, paragraphs and windows as they were cut."""
         units = [place_of(p["source"], p["location"]) for p in self.paragraphs]
         units += [place_of(source, at) for source, at in {(w["source"], w["location"]) for w in self.windows}]
-        for name, path, _ in self.files("instructions"):
-            units += [
-                place_of(name, location) for location in raw_instructions.record_locations(path, self.encoding(name))
-            ]
         units += [
             place_of(row["source"], row["location"])
             for batch in self.ledger.batches(["source", "location"])
             for row in batch
             if row["location"].startswith("row#")
         ]  # rows of sensor logs that are in no window: checked against the file by `sensor_faults`
-        return np.concatenate([tables, keys_of(units)])
+        return np.concatenate([rows, keys_of(units)])
 
 
 def rows_unaccounted(files: RawFiles, expected: Keys, findings: Findings) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tasks.prompts import Encoded, PromptTemplate
+from tasks.turns import turns_of
 from tasks.verify import data_texts as texts
 from tasks.verify import personal
 from tasks.verify.data_leaks import HeldOut
@@ -117,7 +118,8 @@ def tuple_of_keys(sample: Sample) -> tuple[int, int]:
 
 
 def _count(census: Census, batch: Sequence[Sample], template: PromptTemplate, allowed: Sequence[str]) -> None:
-    encoded = template.encode_many([s["prompt"] for s in batch], [s["answer"] for s in batch])
+    before = [turns_of(s) for s in batch]
+    encoded = template.encode_many([s["prompt"] for s in batch], [s["answer"] for s in batch], before)
     census.personal += personal.in_samples(batch, allowed)
     for sample, tokens in zip(batch, encoded, strict=True):
         train = sample["split"] == "train"
@@ -127,7 +129,8 @@ def _count(census: Census, batch: Sequence[Sample], template: PromptTemplate, al
         census.lengths_wrong += sample["n_tokens"] > len(tokens.input_ids)
         census.not_trainable += not trainable(sample, tokens, template)
         census.valid += valid(sample)
-        census.placeholders += personal.placeholders(f"{sample['prompt']}\n{sample['answer']}")
+        said = (*(turn.text for turn in turns_of(sample)), sample["prompt"], sample["answer"])
+        census.placeholders += personal.placeholders("\n".join(said))
         census.replacement_characters += str(sample["text"]).count("\ufffd")
         if sample["fault_type"]:
             census.fault_types[sample["fault_type"]] += 1
@@ -156,12 +159,13 @@ def answer_cut(sample: Sample, tokens: Encoded, template: PromptTemplate) -> int
 
 
 def trainable(sample: Sample, tokens: Encoded, template: PromptTemplate) -> bool:
-    """An answer token and the end token are learnt, each special token stands once, and the text is as rendered."""
-    learnt = tokens.input_ids[tokens.trainable_from :]
+    """Each answer is learnt with its end token, special tokens stand once, and the text is as rendered."""
+    answers = [tokens.input_ids[start:after] for start, after in tokens.answers]
     end, begin = template.tokenizer.eos_token_id, template.tokenizer.bos_token_id
-    doubled = learnt[-2:] == [end, end] or (begin is not None and begin != end and tokens.input_ids[:2] == [begin] * 2)
-    rendered = template.text(sample["prompt"], sample["answer"])
-    return len(learnt) >= 2 and learnt[-1] == end and not doubled and rendered == sample["text"]
+    ended = all(len(one) >= 2 and one[-1] == end != one[-2] for one in answers)
+    doubled = begin is not None and begin != end and tokens.input_ids[:2] == [begin] * 2
+    rendered = template.text(sample["prompt"], sample["answer"], turns_of(sample))
+    return ended and not doubled and rendered == sample["text"]
 
 
 def valid(sample: Sample) -> bool:

@@ -14,10 +14,9 @@ from tasks.verify import personal
 from tasks.verify.data_answers import Answers, Said, letters, says, table_rows_of
 from tasks.verify.data_claims import cut_miscounted
 from tasks.verify.data_columns import whole_prompt, without_cut_word
-from tasks.verify.data_fates import Merges, Quarantine
+from tasks.verify.data_fates import Gone
 from tasks.verify.data_raw import composed
 from tasks.verify.data_rows import RawFiles
-from tasks.verify.data_told import masked_characters
 from tasks.verify.data_words import said_by, same_code, says_otherwise, text_of
 from tasks.verify.findings import CLAIMS, Findings
 from tasks.verify.parquet_rows import Keys, keys_of, place_of
@@ -35,18 +34,22 @@ class Tables:
 
 
 def look_at_tables(
-    files: RawFiles, template: PromptTemplate, answers: Answers, cut: Mapping[int, int], findings: Findings
+    files: RawFiles,
+    template: PromptTemplate,
+    answers: Answers,
+    cut: Mapping[int, int],
+    gone: Gone,
+    findings: Findings,
 ) -> Tables:
-    """Read every raw table once. The texts of merged rows and of what they went into are held for comparison."""
+    """Read every raw table once."""
     found = Tables()
-    masked, language = masked_characters(files), str(files.spec.get("language") or "en")
-    merges, quarantine, units = Merges(files, masked), Quarantine(files), array("Q")
+    masked, language, units = files.masked_characters, str(files.spec.get("language") or "en"), array("Q")
     for source, location, cells, row, spec in table_rows_of(files):
         name, place = f"{source}|{location}", place_of(source, location)
         machine = str(spec.get("device_model") or "")
         units.append(place)
-        merges.take(place, {**row, "device_model": row.get("device_model") or machine})
-        quarantine.compare(place, name, cells, findings)
+        gone.merges.take(place, {**row, "device_model": row.get("device_model") or machine})
+        gone.quarantine.compare(place, name, cells, findings)
         sample = answers.at(place)
         if sample is None:
             continue
@@ -62,8 +65,6 @@ def look_at_tables(
             if wrong:
                 findings.add(CLAIMS, name, wrong)
     found.units = keys_of(units)
-    merges.judge(files, findings)
-    quarantine.compare_texts(files, findings)
     return found
 
 

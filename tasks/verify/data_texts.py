@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
+from tasks.turns import spoken, turns_of
 from tasks.verify.personal import blank
 
 THRESHOLD = 0.7
@@ -22,15 +23,15 @@ _CODE = re.compile(r"[a-z0-9]*\d[a-z0-9]*(?:[.\-/][a-z0-9]+)*")
 def content(sample: Mapping[str, Any]) -> str:
     """What a sample says, without the words of its prompt."""
     if not sample["prompt"] or sample["kind"] == "instruction":
-        return f"{sample['prompt']}\n{sample['answer']}".strip()
+        return question_and_answer(sample).strip()
     return "\n".join(
         str(sample[name]) for name in ("device_model", "fault_type", "phenomenon", "steps", "repair") if sample[name]
     )
 
 
 def question_and_answer(sample: Mapping[str, Any]) -> str:
-    """The whole of what is asked and answered."""
-    return f"{sample['prompt']}\n{sample['answer']}"
+    """The whole of what is asked and answered, in every turn."""
+    return "\n".join((*filter(None, [spoken(turns_of(sample))]), sample["prompt"], sample["answer"]))
 
 
 def fold(text: str) -> str:
@@ -46,6 +47,12 @@ def grams(text: str) -> set[str]:
     if any("\u3400" <= c <= "\u9fff" for c in folded):
         folded, size = folded.replace(" ", ""), 3
     return {folded[i : i + size] for i in range(max(1, len(folded) - size + 1))}
+
+
+def similarity(a: set[str], b: set[str]) -> float:
+    """Jaccard similarity of two sets of grams."""
+    both = len(a & b)
+    return both / (len(a) + len(b) - both)
 
 
 def differs_in_code(a: Mapping[str, str], b: Mapping[str, str]) -> bool:

@@ -1,39 +1,30 @@
-"""Whether samples of notes, instructions and sensor windows say what their sources say, and every column its row.
+"""Whether samples of notes and sensor windows say what their sources say, and every column its row.
 
-Nothing is extracted again: every word of a sample must stand in the paragraph, record or code row that it names, in
+Nothing is extracted again: every word of a sample must stand in the paragraph or code row that it names, in
 that order, and none may be missing but marks of lists, labels, connectives and masked personal data.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tasks.prompts import PromptTemplate
-from tasks.verify.data_answers import Answers, Codes, letters, says
-from tasks.verify.data_claims import cut_miscounted
+from tasks.verify.data_answers import Codes, letters, says
 from tasks.verify.data_columns import meaning_told, without_cut_word
 from tasks.verify.data_rows import RawFiles
 from tasks.verify.data_windows import in_words
-from tasks.verify.data_words import in_order, said_by, says_otherwise, tokens
-from tasks.verify.findings import CLAIMS, Findings
+from tasks.verify.data_words import said_by, says_otherwise, tokens
+from tasks.verify.findings import Findings
 from tasks.verify.parquet_rows import place_of
-from tasks.verify.raw_instructions import turns_of
 
 METRIC = "samples_without_provenance"
-_TURN_LABEL = re.compile(r"^(?:Question \d+: |Answer \d+: |第\d+[问答]：)+", re.MULTILINE)
-_CUT_LABEL = re.compile(
-    r"\n(?:Q(?:u(?:e(?:s(?:t(?:io?|ion(?: \d*:?)?)?)?)?)?)?|A(?:n(?:s(?:we?|wer(?: \d*:?)?)?)?)?|第\d*[问答]?)$"
-)
-"""What is left of the label of a turn where the prompt was cut inside it."""
 Sample = Mapping[str, Any]
 
 
 def look_at_samples(files: RawFiles, codes: Codes, cut: Mapping[int, int], findings: Findings) -> None:
     """Every sample once: its columns against its prompt and answer, notes and windows against their sources."""
-    notes, masked = _Notes(files), masked_characters(files)
+    notes, masked = _Notes(files), files.masked_characters
     machines = {name: str(source.get("device_model") or "") for name, _, source in files.files(*_WITH_MACHINE)}
     language = str(files.spec.get("language") or "en")
     numbers = in_words(files.windows, files.parameters.window_s, language)
@@ -59,15 +50,6 @@ def look_at_samples(files: RawFiles, codes: Codes, cut: Mapping[int, int], findi
 
 _WITH_MACHINE = ("manuals", "notes", "sensor_logs")
 _OTHER_MACHINE = "its source names another machine or code"
-
-
-def masked_characters(files: RawFiles) -> Counter[int]:
-    """Characters of personal data masked in what was made of each place, whether it was kept or not."""
-    found: Counter[int] = Counter()
-    for m in files.masked:
-        if m["place"] in ("sample", "left_out"):
-            found[place_of(m["source"], m["location"])] += m["characters"]
-    return found
 
 
 class _Notes:
@@ -127,31 +109,3 @@ def _window_fault(sample: Sample, machine: str, codes: Codes, numbers: Mapping[t
         return f"no table says of code {sample['fault_type']} what its answer says"
     models = {machine} if machine else {letters(row.get("device_model") or row["source_model"]) for row in fitting}
     return "" if sample["device_model"] in models or letters(sample["device_model"]) in models else _OTHER_MACHINE
-
-
-def look_at_instructions(
-    files: RawFiles, answers: Answers, cut: Mapping[int, int], template: PromptTemplate, findings: Findings
-) -> None:
-    """Every answer of every instruction file against the sample made of it."""
-    masked = masked_characters(files)
-    for name, path, _ in files.files("instructions"):
-        for turn in turns_of(path, files.encoding(name)):
-            place = place_of(name, turn.location)
-            found = answers.at(place)
-            if found is None:
-                continue
-            claimed = cut.get(place, 0)
-            prompt = _CUT_LABEL.sub("", found.prompt) if claimed and turn.several else found.prompt
-            asked, said = _without_labels(prompt, turn.several), _without_labels(turn.said, turn.several)
-            if not turn.answer or not in_order(found.answer, turn.answer):
-                findings.add(METRIC, f"{name}|{turn.location}", "its answer is not that of the record")
-            elif not in_order(asked, said, begins=claimed > 0):
-                findings.add(METRIC, f"{name}|{turn.location}", "it asks something else than the record")
-            elif claimed and not turn.several and not masked[place] and turn.said.startswith(found.prompt):
-                wrong = cut_miscounted(claimed, turn.said, found.prompt, found.answer, template)
-                if wrong:
-                    findings.add(CLAIMS, f"{name}|{turn.location}", wrong)
-
-
-def _without_labels(text: str, several: bool) -> str:
-    return _TURN_LABEL.sub("", text) if several else text

@@ -61,7 +61,8 @@ def _masked_end_tokens(fed: Sequence[Mapping[str, Any]]) -> Metric:
         return logs.missing("samples", "fed.jsonl")
 
     def right(line: Mapping[str, Any]) -> bool:
-        return bool(line["last_token"] == line["last_label"] == line["end_token"] and line["learnt_padding"] == 0)
+        ends = line["last_token"] == line["last_label"] == line["end_token"] and not line.get("ends_masked", 0)
+        return bool(ends and line["learnt_padding"] == 0)
 
     return Metric(value=sum(not right(line) for line in fed), unit="samples")
 

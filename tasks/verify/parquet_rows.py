@@ -31,7 +31,7 @@ class ParquetRows:
         return count
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[list[dict[str, Any]]]:
-        """A few thousand rows at a time, all columns or those named."""
+        """A few thousand rows at a time, all columns or those named that are there."""
         with pq.ParquetFile(self.path) as file:
             for batch in file.iter_batches(ROWS_AT_ONCE, columns=None if columns is None else list(columns)):
                 yield batch.to_pylist()

@@ -1,4 +1,4 @@
-"""The records of instruction files read again: where each answer is, and what is asked and answered there."""
+"""The records of instruction files read again: what is asked and answered in each, and where its samples say so."""
 
 from __future__ import annotations
 
@@ -14,35 +14,51 @@ from tasks.verify.raw_sheets import ending
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
-    """One answer of a file. `said` is everything before it, in order; both are empty where a record is none.
+class Record:
+    """One record of a file: the questions with their answers, none where it is no conversation. `raw` is its text."""
 
-    `raw` is the text of the record.
-    """
+    number: int
+    system: str
+    pairs: tuple[tuple[str, str], ...]
+    raw: str
+
+    @property
+    def location(self) -> str:
+        """Where its sample is."""
+        return f"#{self.number}"
+
+    @property
+    def said(self) -> str:
+        """Every turn, a line each, without the system text."""
+        return "\n".join(text for pair in self.pairs for text in pair)
+
+    def answers(self) -> Iterator[Answer]:
+        """Its answers as older runs made a sample of each."""
+        before = [self.system] if self.system else []
+        several = len(self.pairs) > 1
+        for turn, (question, answer) in enumerate(self.pairs, start=1):
+            location = f"record {self.number}#{turn}" if several else self.location
+            yield Answer(location, "\n".join([*before, question]), answer, several)
+            before += [question, answer]
+        if not self.pairs:
+            yield Answer(self.location, "", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer of a record. `said` is everything before it, in order; both are empty where a record is none."""
 
     location: str
     said: str
     answer: str
-    raw: str
     several: bool = False
 
 
-def record_locations(path: Path, encoding: str) -> Iterator[str]:
-    """Where every unit of an instruction file is: `#N`, or `record N#turn` for each answer of several."""
-    return (turn.location for turn in turns_of(path, encoding))
-
-
-def turns_of(path: Path, encoding: str) -> Iterator[Turn]:
-    """Every unit of an instruction file, in order."""
+def records_of(path: Path, encoding: str) -> Iterator[Record]:
+    """Every record of an instruction file, in order."""
     for number, (raw, record) in enumerate(_records(path, encoding), start=1):
         system, pairs = _conversation(record) or ("", [])
-        before = [system] if system else []
-        for turn, (question, answer) in enumerate(pairs, start=1):
-            location = f"record {number}#{turn}" if len(pairs) > 1 else f"#{number}"
-            yield Turn(location, "\n".join([*before, question]), answer, raw, len(pairs) > 1)
-            before += [question, answer]
-        if not pairs:
-            yield Turn(f"#{number}", "", "", raw)
+        yield Record(number, system, tuple(pairs), raw)
 
 
 def _records(path: Path, encoding: str) -> Iterator[tuple[str, Any]]:

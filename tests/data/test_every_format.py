@@ -78,7 +78,8 @@ def test_every_row_and_character_of_every_format_is_accounted_for(tmp_path: Path
     sources = {row["source"] for row in tables["samples"]}
     assert sources >= {"codes.json", "codes.pdf", "orders.jsonl.gz", "orders.parquet", "orders.tsv", "manual.html"}
     assert {q["reason"] for q in tables["quarantine"]} >= {"not_a_json_object"}
-    assert [s["answer"] for s in tables["samples"] if s["kind"] == "instruction"] == ["c d", "g h"]
+    talks = [s for s in tables["samples"] if s["kind"] == "instruction"]
+    assert [([t["text"] for t in s["earlier"]], s["answer"]) for s in talks] == [(["a b", "c d"], "g h")]
     joined = next(s for s in tables["samples"] if s["source"] == "orders.tsv" and s["fault_type"] == "0001")
     assert "第1号轴伺服过载" in joined["prompt"]
 

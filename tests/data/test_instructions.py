@@ -1,4 +1,4 @@
-"""Existing instruction data: each answer becomes a sample that is asked with what was said before it."""
+"""Existing instruction data: each record becomes a sample with all its turns, or says why it does not."""
 
 from __future__ import annotations
 
@@ -33,19 +33,10 @@ SHARE = {"conversations": [{"from": "human", "value": "什么是G54？"}, {"from
 ALPACA = {"instruction": "Explain", "input": "SV0401", "output": "The servo is off.", "system": "Be brief."}
 
 
-def test_every_answer_of_a_conversation_is_asked_with_the_turns_before_it():
-    found = conversation_of(CHAT)
-    assert found.prompt(0) == "Be brief.\nWhy 0042?"
-    assert found.prompt(1) == "Be brief.\nQuestion 1: Why 0042?\nAnswer 1: The belt.\nQuestion 2: And then?"
-    assert [answer for _, answer in found.turns] == ["The belt.", "Oil it."]
-    chinese = conversation_of({"messages": said("主轴响", "查皮带", "然后呢", "更换")})
-    assert chinese.prompt(1) == "第1问：主轴响\n第1答：查皮带\n第2问：然后呢"
-
-
 def test_the_history_of_an_alpaca_record_is_turns_before_it():
     found = conversation_of({**ALPACA, "history": [["Hello", "Hi"]]})
     assert [*found.turns] == [("Hello", "Hi"), ("Explain\nSV0401", "The servo is off.")]
-    assert conversation_of(ALPACA).prompt(0) == "Be brief.\nExplain\nSV0401"
+    assert conversation_of(ALPACA).system == "Be brief."
 
 
 def test_parts_that_are_text_are_joined_and_an_unanswered_question_is_left():
@@ -94,12 +85,11 @@ def test_every_record_is_accounted_for_and_the_verifier_counts_the_same_units(tm
     path = write(tmp_path / name, RECORDS)
     intake = intake_of(tmp_path, name)
     units = [*(d.unit for d in intake.drafts), *(f.unit for f in intake.fates)]
-    assert sorted(u.location for u in units) == sorted(raw_instructions.record_locations(path, "utf-8"))
-    assert [d.unit.location for d in intake.drafts] == ["record 1#1", "record 1#2", "#2", "#3"]
+    assert sorted(u.location for u in units) == sorted(r.location for r in raw_instructions.records_of(path, "utf-8"))
+    assert [d.unit.location for d in intake.drafts] == ["#1", "#2", "#3"]
     reasons = [f.reason for f in intake.fates]
     assert reasons[:9] == [*UNUSABLE, "damaged_text"]
     assert intake.counts["records_of_several_turns"] == 1
-    assert len({d.group for d in intake.drafts[:2]}) == 1, "both answers stay on one side of the split"
 
 
 def test_parquet_is_read_with_its_nested_messages(tmp_path: Path):
@@ -107,9 +97,9 @@ def test_parquet_is_read_with_its_nested_messages(tmp_path: Path):
         pa.table({"messages": [said("a b", "c d", "e f", "g h"), said("x y", "z w")]}), tmp_path / "a.parquet"
     )
     intake = intake_of(tmp_path, "a.parquet")
-    assert [d.plain for d in intake.drafts] == ["c d", "g h", "z w"]
+    assert [(d.earlier, d.plain) for d in intake.drafts] == [(("a b", "c d"), "g h"), ((), "z w")]
     places = [d.unit.location for d in intake.drafts]
-    assert places == list(raw_instructions.record_locations(tmp_path / "a.parquet", "parquet"))
+    assert places == [r.location for r in raw_instructions.records_of(tmp_path / "a.parquet", "parquet")]
     share = [{"instruction": "Explain it", "input": None, "output": "So it is."}]
     pq.write_table(pa.Table.from_pylist(share), tmp_path / "b.parquet")
     assert [d.prompt for d in intake_of(tmp_path, "b.parquet").drafts] == ["Explain it"]

@@ -18,6 +18,7 @@ from specs.criteria import Metric
 from specs.project import Project
 from tasks.data.similarity import critical_tokens, normalise
 from tasks.prompts import PromptTemplate
+from tasks.turns import turns_of
 from tasks.verify.data import metrics
 from tasks.verify.data_opposites import opposed
 from tasks.verify.data_review import chance_allows
@@ -73,8 +74,8 @@ def spoilt(run: tuple[Path, dict[str, Any]], tmp_path: Path) -> Callable[..., Me
 def say(sample: dict[str, Any], template: PromptTemplate, **texts: str) -> None:
     """Change what a sample says so that nothing about the sample itself gives it away."""
     sample |= texts
-    encoded = template.encode(sample["prompt"], sample["answer"])
-    sample |= {"n_tokens": len(encoded.input_ids), "text": template.text(sample["prompt"], sample["answer"])}
+    said = sample["prompt"], sample["answer"], turns_of(sample)
+    sample |= {"n_tokens": len(template.encode(*said).input_ids), "text": template.text(*said)}
 
 
 def test_an_honest_run_has_no_unfounded_claim(run):
@@ -89,7 +90,6 @@ def test_an_honest_run_has_no_unfounded_claim(run):
 ALTERED = (
     ("note", "bearing", "encoder"),
     ("instruction", "the line", "the tank"),
-    ("instruction", "is above 35", "35 is above"),
     ("instruction", ", not later", ", later"),
     ("sensor", "Remedy: ", "Remedy: do not "),
 )
@@ -102,9 +102,7 @@ def test_every_altered_answer_is_named_with_its_place(spoilt, tiny_model):
     def change(rows: Rows) -> None:
         for kind, before, after in ALTERED:
             untouched = [r for r in rows if f"{r['source']}|{r['location']}" not in places]
-            one = next((r for r in untouched if r["kind"] == kind and before in r["answer"]), None)
-            if one is None:  # the two faults of one answer
-                one = next(r for r in rows if r["kind"] == kind and before in r["answer"])
+            one = next(r for r in untouched if r["kind"] == kind and before in r["answer"])
             columns = {"repair": f"do not {one['repair']}"} if kind == "sensor" else {}
             columns |= {"repair": one["repair"].replace(before, after)} if kind == "note" else {}
             say(one, template, answer=one["answer"].replace(before, after), **columns)
@@ -113,6 +111,50 @@ def test_every_altered_answer_is_named_with_its_place(spoilt, tiny_model):
     found = spoilt("samples", change)["samples_without_provenance"]
     assert found.value == len(places) >= 4
     assert all(place in found.reason for place in places)
+
+
+def test_an_altered_turn_before_the_question_is_named(spoilt, tiny_model):
+    template = PromptTemplate.load(tiny_model)
+
+    def change(rows: Rows) -> None:
+        one = next(r for r in rows if r["earlier"])
+        one["earlier"][2]["text"] = "The water is below 35 degrees."
+        say(one, template)
+
+    found = spoilt("samples", change)["samples_without_provenance"]
+    assert (found.value, found.reason) == (1, "raw/chats.jsonl|#2: its answer is not that of the record")
+
+
+def test_a_run_whose_samples_know_no_turns_is_read_as_it_was_made(run, tiny_model, tmp_path):
+    """Older runs made a sample of each answer, with the turns before it as text in its prompt."""
+    template = PromptTemplate.load(tiny_model)
+    shutil.copytree(run[0], tmp_path / "attempt")
+    folder = tmp_path / "attempt" / "artifacts"
+    rows, ledger = (pq.read_table(folder / f"{name}.parquet").to_pylist() for name in ("samples", "row_ledger"))
+    for row in [r for r in rows if r["earlier"]]:
+        rows.remove(row)
+        system, asked, told = (turn["text"] for turn in row["earlier"])
+        prompts = [
+            f"{system}\n{asked}",
+            f"{system}\nQuestion 1: {asked}\nAnswer 1: {told}\nQuestion 2: {row['prompt']}",
+        ]
+        for number, (prompt, answer) in enumerate(zip(prompts, (told, row["answer"]), strict=True), start=1):
+            place = {"location": f"record 2#{number}", "sample_id": f"old{number}"}
+            rows.append({**row, **place, "earlier": None, "prompt": prompt, "answer": answer})
+            say(rows[-1], template)
+            fate = next(r for r in ledger if (r["source"], r["location"]) == (row["source"], "#2"))
+            ledger.append({**fate, **place, "sample_ids": [place["sample_id"]]})
+        ledger.remove(fate)
+    table = pa.Table.from_pylist(rows, schema=pq.read_schema(folder / "samples.parquet"))
+    pq.write_table(table.drop_columns(["earlier"]), folder / "samples.parquet")
+    schema = pq.read_schema(folder / "row_ledger.parquet")
+    pq.write_table(
+        pa.Table.from_pylist([{n: r[n] for n in schema.names} for r in ledger], schema=schema),
+        folder / "row_ledger.parquet",
+    )
+    found = metrics(tmp_path / "attempt", {}, run[1])
+    names = ("samples_without_provenance", "rows_unaccounted", "samples_not_trainable")
+    assert [(found[n].value, found[n].reason) for n in names] == [(0, "")] * 3
 
 
 @pytest.mark.parametrize(

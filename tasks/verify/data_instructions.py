@@ -1,0 +1,220 @@
+"""Instruction files read once: which units they hold, and whether every sample says what its record says.
+
+A conversation is compared turn by turn with what was made of it: which turns its samples hold, which of their answers
+are learnt, and what was left out of a prompt.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tasks.prompts import PromptTemplate
+from tasks.turns import Turn, Turns, turns_of
+from tasks.verify.data_answers import Answers
+from tasks.verify.data_claims import cut_miscounted
+from tasks.verify.data_fates import Gone
+from tasks.verify.data_rows import RawFiles
+from tasks.verify.data_words import in_order
+from tasks.verify.findings import CLAIMS, Findings
+from tasks.verify.parquet_rows import Keys, keys_of, place_of
+from tasks.verify.raw_instructions import Answer, Record, records_of
+
+METRIC = "samples_without_provenance"
+_TURN_LABEL = re.compile(r"^(?:Question \d+: |Answer \d+: |第\d+[问答]：)+", re.MULTILINE)
+_CUT_LABEL = re.compile(
+    r"\n(?:Q(?:u(?:e(?:s(?:t(?:io?|ion(?: \d*:?)?)?)?)?)?)?|A(?:n(?:s(?:we?|wer(?: \d*:?)?)?)?)?|第\d*[问答]?)$"
+)
+"""What is left of the label of a turn where the prompt was cut inside it."""
+Fault = tuple[str, str]
+"""A metric, and what is wrong in words."""
+
+
+def look_at_instructions(
+    files: RawFiles,
+    template: PromptTemplate,
+    answers: Answers,
+    cut: Mapping[int, int],
+    gone: Gone,
+    findings: Findings,
+) -> Keys:
+    """Compare every record with its samples; the keys of all units."""
+    units = array("Q")
+    rules = _Rules.of(files, template)
+    for name, path, _ in files.files("instructions"):
+        for record in records_of(path, files.encoding(name)):
+            where = [record.location] if files.whole_conversations else [a.location for a in record.answers()]
+            places = [place_of(name, location) for location in where]
+            units.extend(places)
+            for place, location in zip(places, where, strict=True):
+                gone.quarantine.compare_record(place, f"{name}|{location}", record.raw, findings)
+            if files.whole_conversations:
+                place = places[0]
+                gone.merges.take_text(place, record.said)
+                samples = answers.rows(place)
+                faults = rules.faults(record, samples, cut.get(place, 0), place in files.masked_characters)
+                for metric, wrong in faults if samples else ():
+                    findings.add(metric, f"{name}|{record.location}", wrong)
+                continue
+            for place, answer in zip(places, record.answers(), strict=True):
+                gone.merges.take_text(place, f"{answer.said}\n{answer.answer}")
+                _compare_answer(files, f"{name}|{answer.location}", place, answer, answers, cut, template, findings)
+    return keys_of(units)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One sample of a conversation: turns from number `first` of its record on, the last `learnt` of them learnt."""
+
+    system: str
+    pairs: tuple[tuple[str, str], ...]
+    first: int
+    learnt: int
+
+    @property
+    def end(self) -> int:
+        """The number of the turn after the last one."""
+        return self.first + len(self.pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """What the parameters allow to be done to a conversation."""
+
+    template: PromptTemplate
+    limit: int | None
+    divides: bool
+    drops: bool
+    last_only: bool
+
+    @classmethod
+    def of(cls, files: RawFiles, template: PromptTemplate) -> _Rules:
+        """The rules of a run."""
+        p = files.parameters
+        divides, drops = p.over_long in ("split", "truncate_prompt"), p.over_long == "truncate_prompt"
+        return cls(template, p.max_length, divides, drops, p.conversation_loss == "last_answer")
+
+    def faults(
+        self, record: Record, samples: Sequence[Mapping[str, Any]], claimed: int, masked: bool
+    ) -> Iterator[Fault]:
+        """What is wrong with the samples of a record, the first fault of its words only."""
+        if not record.pairs:
+            yield METRIC, "its record is no conversation"
+            return
+        try:
+            parts = _parts(record, samples, self.last_only)
+        except ValueError as error:
+            yield METRIC, str(error)
+            return
+        for number, part in enumerate(parts):
+            wrong = _words_fault(record, part, claimed > 0 and self._may_cut(parts, number))
+            if wrong:
+                yield METRIC, wrong
+                return
+        if not masked:
+            yield from ((CLAIMS, wrong) for wrong in self._length_faults(record, parts, claimed))
+
+    def _may_cut(self, parts: Sequence[_Part], number: int) -> bool:
+        """A question is cut only where it stands alone with its answer."""
+        return self.drops and len(parts[number].pairs) == 1
+
+    def _length_faults(self, record: Record, parts: Sequence[_Part], claimed: int) -> Iterator[str]:
+        """What was divided, dropped or cut without need, or miscounted. Both are tokenised again."""
+        count = len(record.pairs)
+        if len(parts) == 1 and len(parts[0].pairs) == count and not claimed:
+            return
+        whole = self._tokens(record, 0, count - 1 if self.last_only else 0, count)
+        if self.limit is None or not self.divides or whole <= self.limit:
+            yield "divided or without its oldest turns, though nothing makes that necessary"
+            return
+        for part in parts:
+            before = part.first - 1
+            if before >= 0 and self._tokens(record, before, part.end - part.learnt, part.end) <= self.limit:
+                yield "older turns are left out of a part that has room for them"
+        said = sum(self._said(part) for part in parts)
+        meant = (
+            whole
+            if self.last_only
+            else sum(self._tokens(record, part.first, part.end - part.learnt, part.end) for part in parts)
+        )
+        if meant - said != claimed:
+            yield f"{claimed} tokens said to be cut, and {meant - said} are"
+
+    def _tokens(self, record: Record, first: int, learnt: int, end: int) -> int:
+        return self._said(_Part(record.system, record.pairs[first:end], first, end - learnt))
+
+    def _said(self, part: _Part) -> int:
+        *before, (question, answer) = part.pairs
+        turns: Turns = (Turn("system", part.system),) if part.system else ()
+        for asked, said in before:
+            turns = (*turns, Turn("user", asked), Turn("assistant", said))
+        return len(self.template.encode(question, answer, turns).input_ids)
+
+
+def _parts(record: Record, samples: Sequence[Mapping[str, Any]], last_only: bool) -> list[_Part]:
+    """The samples of a record as parts of it. Raises `ValueError` where they do not make it up."""
+    count = len(record.pairs)
+    at = count - 1 if last_only else 0
+    parts: list[_Part] = []
+    for sample in samples:
+        turns = turns_of(sample)
+        system = turns[0].text if turns and turns[0].role == "system" else ""
+        said = turns[1:] if system else turns
+        if [turn.role for turn in said] != ["user", "assistant"] * (len(said) // 2):
+            raise ValueError("its turns are not questions and answers in turn")
+        learns = [turn.learnt for turn in said[1::2]]
+        if any(turn.learnt for turn in said[::2]) or sorted(learns) != learns:
+            raise ValueError("a question is learnt, or an answer that is only read follows one that is learnt")
+        texts = [*(turn.text for turn in said), sample["prompt"], sample["answer"]]
+        pairs = tuple(zip(texts[::2], texts[1::2], strict=True))
+        learnt = 1 + sum(learns)
+        parts.append(_Part(system, pairs, at + learnt - len(pairs), learnt))
+        at += learnt
+        if parts[-1].first < 0 or at > count:
+            raise ValueError("it has more turns than its record, or learns an answer twice")
+    if at != count:
+        raise ValueError("an answer of its record is learnt in none of its samples")
+    return parts
+
+
+def _words_fault(record: Record, part: _Part, cut: bool) -> str:
+    """Whether a part says something else than the turns of its record, in words."""
+    if not in_order(part.system, record.system):
+        return "its system text is not that of the record"
+    for number, (question, answer) in enumerate(part.pairs):
+        asked, answered = record.pairs[part.first + number]
+        if not in_order(answer, answered):
+            return "its answer is not that of the record"
+        if not in_order(question, asked, begins=cut):
+            return "it asks something else than the record"
+    return ""
+
+
+def _compare_answer(
+    files: RawFiles,
+    name: str,
+    place: int,
+    answer: Answer,
+    answers: Answers,
+    cut: Mapping[int, int],
+    template: PromptTemplate,
+    findings: Findings,
+) -> None:
+    """A sample of an older run, which has one answer of a conversation and all turns before it as its prompt."""
+    found = answers.at(place)
+    if found is None:
+        return
+    claimed = cut.get(place, 0)
+    prompt = _CUT_LABEL.sub("", found.prompt) if claimed and answer.several else found.prompt
+    asked, said = (_TURN_LABEL.sub("", t) if answer.several else t for t in (prompt, answer.said))
+    if not answer.answer or not in_order(found.answer, answer.answer):
+        findings.add(METRIC, name, "its answer is not that of the record")
+    elif not in_order(asked, said, begins=claimed > 0):
+        findings.add(METRIC, name, "it asks something else than the record")
+    elif claimed and not answer.several and place not in files.masked_characters and said.startswith(prompt):
+        wrong = cut_miscounted(claimed, said, prompt, found.answer, template)
+        if wrong:
+            findings.add(CLAIMS, name, wrong)

@@ -116,9 +116,6 @@ class DryRunParameters(Strict):
     model: str = Field(description="the small model: as base_model in the spec")
     steps: int = Field(30, ge=4, description="optimizer steps")
     training: TrainingConfiguration = Field(description="the configuration of these steps")
-
-
-class StressTestParameters(Strict):
     trials: TrialParameters = Field(TrialParameters(), description="small trials beside it; vary: [] makes none")
 
     @model_validator(mode="after")
@@ -126,6 +123,9 @@ class StressTestParameters(Strict):
         if self.training.method == "full" and "rank" in self.trials.vary:
             raise ValueError("method full has no adapter: take rank out of trials.vary")
         return self
+
+
+class StressTestParameters(Strict):
     """The training configuration to measure, and for how many steps of the heaviest bucket."""
 
     training: TrainingConfiguration = Field(description="the configuration to measure")

@@ -165,6 +165,7 @@ class Recorder(TrainerCallback):
         state.epoch = float(trainer.current.planned.epoch)
         trainer.compare_with_before()
         trainer.end_epoch()
+        trainer.after_step(step)
         stop = trainer.ranks.heard(trainer.stop, any(one["stop"] for one in said))
         end = step >= state.max_steps or step == job.stop_after_step or stop
         control.should_training_stop = end
@@ -179,7 +180,6 @@ class Recorder(TrainerCallback):
             "tokens": sum(b.tokens for b in batches),
             "padded_tokens": sum(b.padded_tokens for b in batches),
             "learnt_tokens": trainer.current.learnt_tokens,
-        trainer.after_step(step)
             "samples": sum(len(b.planned.sample_ids) for b in batches),
             "memory_bytes": meter.peak_bytes(),
             "held_bytes": meter.current_bytes(),

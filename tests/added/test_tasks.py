@@ -43,15 +43,47 @@ def test_an_abbreviation_is_written_out_where_it_stands_by_itself_and_once(text,
     assert expand(explained) == explained
 
 
-@given(st.lists(st.sampled_from(["PLC", "NC", "报警", " ", "-", "2", "（", "数控", "REF", "x"]), max_size=12))
-@settings(max_examples=100, deadline=None)
-def test_expanding_can_be_taken_back_and_leaves_nothing_over(parts):
-    text = "".join(parts)
-    pairs = sorted(PAIRS.items(), key=lambda pair: -len(pair[0]))
+SHORTS = ("PLC", "NC", "REF", "X", "PLC柜", "数")
+WORDS = ("数控", "数控系统", "系统", "参考点", "PLC控制器", "控制器", "NC", "a b")
+dictionaries = st.dictionaries(st.sampled_from(SHORTS), st.sampled_from(WORDS), min_size=1, max_size=5).map(
+    lambda known: {short: long for short, long in known.items() if short != long}
+)
+texts = st.lists(st.sampled_from([*SHORTS, *WORDS, "报警", " ", "-", "2", "（", "）", "x"]), max_size=12).map("".join)
+
+
+@given(dictionaries, texts)
+@settings(max_examples=200, deadline=None)
+def test_what_was_expanded_is_explained_whatever_expansions_share(known, text):
     for style in ("explain", "replace"):
-        new = abbreviations.Expander(PAIRS, style)(text)
-        assert abbreviations._taken_back(new, pairs) == abbreviations._taken_back(text, pairs)
-        assert abbreviations._alone(new, pairs, style) == 0
+        new = abbreviations.Expander(known, style)(text)
+        verifier = abbreviations.Verifier(known, style)
+        assert verifier.explains(text, new)
+        assert verifier.explains(new, new)
+
+
+@given(texts, st.integers(0, 40), st.sampled_from(["", "坏", "PLC"]))
+@settings(max_examples=100, deadline=None)
+def test_any_other_change_is_not_explained(text, place, put):
+    new = abbreviations.Expander(PAIRS, "explain")(text)
+    place = min(place, len(new))
+    changed = new[:place] + put + new[place + (not put) :]
+    written_back = len(changed) < len(text)
+    verifier = abbreviations.Verifier(PAIRS, "explain")
+    if put == "坏" or written_back:
+        assert not verifier.explains(text, changed)
+
+
+@pytest.mark.parametrize(
+    ("known", "text", "left"),
+    [
+        ({"PLC": "数控", "X": "数控系统"}, "X（数控系统）停机", 0),
+        ({"PLC": "数控", "X": "数控系统"}, "X停机，PLC（数控）", 1),
+        ({"P": "PLC控制器", "PLC": "可编程逻辑控制器"}, "PLC控制器", 0),
+        (PAIRS, "NC与REF", 2),
+    ],
+)
+def test_only_abbreviations_outside_of_expansions_are_left(known, text, left):
+    assert abbreviations.Verifier(known, "explain").alone(text) == left
 
 
 def test_a_dictionary_with_two_meanings_is_refused_by_name(tmp_path):

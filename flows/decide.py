@@ -333,9 +333,13 @@ def edited(proposal: Proposal, edits: Mapping[str, Any], actor: str, comment: st
 
 
 def follows(before: Proposal, edits: Mapping[str, Any], actor: str, after: Proposal) -> bool:
-    """Whether `after` is `before` with exactly these edits; parameters that a later version added are at defaults."""
+    """Whether `after` is `before` with exactly these edits; parameters that a later version added are at defaults.
+
+    Those of an added stage are the project's own: no version of ours adds any.
+    """
     again, _ = edited(before, edits, actor, "")
-    kept = PARAMETERS[after.stage].model_validate(after.parameters)
+    model = PARAMETERS.get(after.stage)
+    kept = model.model_validate(after.parameters) if model else after.parameters
     return digest(again.parameters) == digest(kept) and after.edited_by == actor
 
 

@@ -21,7 +21,7 @@ from flows.state import RunState, fold
 from flows.ungated import run_ungated
 from flows.verifying import verify_stage
 from flows.workspace import Workspace
-from specs.errors import DecisionRefused, GatewrightError, InputError, PolicyRefused
+from specs.errors import DecisionRefused, GatewrightError, GuardRefused, InputError, PolicyRefused
 from specs.results import Evidence
 from specs.stages import Quiet
 from tests.support import light_run
@@ -192,6 +192,20 @@ def test_a_changed_file_of_an_added_stage_turns_the_audit_red(finished, tmp_path
     report = verify(ledger_of_run(other), other.run, other.folder)
     assert not report.ok
     assert any(s.check == step and not s.ok for s in report.integrity.steps)
+
+
+def test_a_persons_edit_of_an_added_stage_keeps_its_bounds_and_the_run_goes_on(tmp_path):
+    workspace = make(tmp_path / "p")
+    on(workspace, "data")
+    with pytest.raises(GuardRefused) as refused:
+        light_run.decide(workspace, name="count", edits={"times": 4})
+    assert "times" in refused.value.message
+    light_run.decide(workspace, name="count", edits={"times": 3})
+    assert light_run.passage(workspace).ending == "waiting"
+    text = (workspace.attempt("data", 1) / "artifacts" / "more.txt").read_text()
+    counted = workspace.attempt("count", 1) / "artifacts" / "count.txt"
+    assert int(counted.read_text()) == 3 * len(text)
+    assert verify(ledger_of_run(workspace), "r1", workspace.folder).ok
 
 
 @pytest.mark.slow

@@ -7,12 +7,13 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from flows.audit import verify
 from flows.ledger import Ledger
 from flows.ledger.chain import verify_chain
 from flows.ledgers import ledger_of_run
+from flows.session import Session
 from flows.workspace import Workspace
 from specs.canonical import sha256_file
 from tests.support import light_run
@@ -23,11 +24,26 @@ INERT = {"lease.taken", "attempt.abandoned", "attempt.reserved", "inputs.hashed"
 """Events that a crash may add or repeat; everything else is there exactly once."""
 
 
-class Crashes:
-    """Runs below one folder. `url` gives each its ledger: None for SQLite inside the project."""
+class Kind(Protocol):
+    """A run to be killed: `light_run`, or `eventful_run` with everything in it that a run can write.
 
-    def __init__(self, folder: Path, url: Callable[[int], str | None] = lambda number: None) -> None:
-        self.folder, self.url = folder, url
+    `ORDERED`: whether a crash may not change the order of events; stages side by side may take turns.
+    """
+
+    ORDERED: bool
+
+    def make_project(self, folder: Path, name: str, ledger: str | None) -> Path: ...
+
+    def complete(self, project: Path, run: str) -> Session: ...
+
+
+class Crashes:
+    """Runs of one kind below one folder. `url` gives each its ledger: None for SQLite inside the project."""
+
+    def __init__(
+        self, folder: Path, url: Callable[[int], str | None] = lambda number: None, kind: Kind = light_run
+    ) -> None:
+        self.folder, self.url, self.kind = folder, url, kind
         self.number = 0
         self.passings: Counter[Place] = Counter()
         self.unharmed: dict[str, Any] = {}
@@ -39,13 +55,13 @@ class Crashes:
 
         def work() -> int:
             watch = Watch().install()
-            ended = light_run.complete(project, run).ending == "finished"
+            ended = self.kind.complete(project, run).ending == "finished"
             found.write_text(json.dumps([[p.site, p.moment, n] for p, n in watch.seen.items()]))
             return 0 if ended else 1
 
         assert forked(work) == 0
         self.passings = Counter({Place(site, moment): n for site, moment, n in json.loads(found.read_text())})
-        self.unharmed = outcome(Workspace(project, run))
+        self.unharmed = self._outcome(Workspace(project, run))
         return list(self.passings)
 
     def kill_at(self, place: Place, passing: int = 1) -> list[str]:
@@ -55,26 +71,32 @@ class Crashes:
 
         def until_killed() -> int:
             Watch(place, passing).install()
-            light_run.complete(project, run)
+            self.kind.complete(project, run)
             return 0
 
         def go_on() -> int:
-            return 0 if light_run.complete(project, run).ending == "finished" else 1
+            return 0 if self.kind.complete(project, run).ending == "finished" else 1
 
         if (code := forked(until_killed)) != KILLED:
             return [f"was not killed, but ended with {code}"]
         if (code := forked(go_on)) != 0:
             return [f"the next process did not finish the run: {code}"]
-        now = outcome(workspace)
+        now = self._outcome(workspace)
         faults = [f"{key}: {now[key]} instead of {value}" for key, value in self.unharmed.items() if now[key] != value]
         faults += wrong(workspace)
         shutil.rmtree(project)
         return faults
 
+    def _outcome(self, workspace: Workspace) -> dict[str, Any]:
+        found = outcome(workspace)
+        if not self.kind.ORDERED:
+            return {key: sorted(v, key=json.dumps) if isinstance(v, list) else v for key, v in found.items()}
+        return found
+
     def _project(self) -> tuple[Path, str]:
         self.number += 1
         name = f"p{self.number}"
-        project = light_run.make_project(self.folder / name, name=name, ledger=self.url(self.number))
+        project = self.kind.make_project(self.folder / name, name, self.url(self.number))
         return project, f"r{self.number}"
 
 

@@ -1,7 +1,8 @@
 """A whole run in a second or two: the real engine, runner, gates, decisions, ledger and release rename.
 
-Only what needs a model is replaced: the proposer, the five stages (each writes real files and is recomputed from them;
-one works in a real worker process), plots, report texts and what goes into the release bundle.
+Only what needs a model is replaced: the proposer and the numbers it expects after an edit, the five stages (each writes
+real files and is recomputed from them; one works in a real worker process), plots, report texts and what goes into the
+release bundle.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 import agents.reporter
 import flows.engine
+import flows.guarding
 import flows.releasing
 import flows.starting
 import flows.verifying
@@ -37,6 +39,7 @@ from tasks.registry import DEFINITIONS
 from tasks.workers import run_worker
 from tests.support.run_maker import SHA, parameters, sheet_stage
 
+ORDERED = True
 WORKER = "tests.support.light_worker"
 HOW: dict[str, Any] = {"workers": True, "while_running": lambda context: None}
 """What a test may set: whether `train` uses a worker process; what happens inside a stage."""
@@ -81,6 +84,8 @@ def _parts() -> list[tuple[Any, str, Any]]:
         (flows.engine, "make_proposer", lambda spec, memory: Proposer(spec)),
         (flows.engine, "proposer_context", lambda *given: given[3:6]),
         (flows.engine, "model_of", _model),
+        (flows.guarding, "proposer_context", lambda *given, **more: None),
+        (flows.guarding, "with_expected", lambda workspace, proposal, context, memory: proposal),
         (flows.verifying, "model_of", _model),
         (tasks.plots, "draw", lambda stage, folder, language: (folder / "plots" / "loss.svg").write_text("<svg/>")),
         (agents.reporter, "write_stage_report", _report),

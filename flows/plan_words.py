@@ -131,6 +131,8 @@ def _of_the_best(answer: Answer, language: Language) -> Iterator[str]:
         yield text(language, "no_hours")
     if best.duration is None and (limits.hours is not None or limits.money is not None):
         yield text(language, "limits_unknown")
+    if best.duration is not None and answer.workload.share(best.configuration.seq_len) < 1:
+        yield text(language, "max_steps", steps=answer.workload.max_steps)
     if best.samples_over_length:
         limit = best.configuration.seq_len
         yield text(language, "over_long", count=best.samples_over_length, limit=limit)

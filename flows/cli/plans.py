@@ -147,6 +147,7 @@ def plan(
         limits=tuple(length or ()),
         effective_batch=effective_batch or (training.effective_batch if training else 8),
         epochs=epochs or (training.epochs if training else 1),
+        max_steps=training.max_steps if training and epochs is None else None,
         attention=attention,
     )
     limits = _checked(

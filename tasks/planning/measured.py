@@ -61,19 +61,26 @@ class Measured(Strict):
     def is_of(self, configuration: Configuration, limits: Limits) -> bool:
         """Whether a candidate is the configuration that was run, in everything that changes its time or memory.
 
-        Candidates pack nothing and put no bound on the tokens of a step. That a length limit leaves no sample out is
-        for the caller to see.
+        Candidates pack and mix nothing, and no bound on the tokens of a step divides theirs. That a length limit leaves
+        no sample out is for the caller to see.
         """
         t = self.training
-        bounded = t.packing or t.max_tokens_per_step or t.max_tokens_per_micro_batch or t.plain_text_share is not None
+        other = t.packing or t.plain_text_share is not None or _divides(t)
         same = configuration_of(t, configuration) == configuration
-        return not bounded and same and (t.method == "full" or _adapters_are(t, limits))
+        return not other and same and (t.method == "full" or _adapters_are(t, limits))
 
     def is_kin_of(self, configuration: Configuration) -> bool:
         """Whether what it taught about memory holds for a candidate: as `calibration.key_of`, on the same device."""
         t, c = self.training, configuration
         kin = (t.method, t.weights, t.compute, t.attention) == (c.method, c.weights, c.compute, c.attention)
         return kin and c.offload == "none" and not c.divides_layers
+
+
+def _divides(training: TrainingConfiguration) -> bool:
+    """Whether a bound on tokens can make a step or a micro batch smaller than its number of samples."""
+    t = training
+    bounds = ((t.max_tokens_per_step, t.effective_batch), (t.max_tokens_per_micro_batch, t.micro_batch))
+    return any(bound is not None and bound < samples * t.max_length for bound, samples in bounds)
 
 
 def _adapters_are(training: TrainingConfiguration, limits: Limits) -> bool:

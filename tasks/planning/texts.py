@@ -50,6 +50,10 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "no hours: give --data RUN, or --samples",
         "没有总时长：请给出 --data RUN 或 --samples",
     ),
+    "max_steps": (
+        "hours are of {steps} optimizer steps, max_steps of the run; --epochs plans whole passes",
+        "小时按运行的 max_steps 即 {steps} 个优化步计；用 --epochs 可按完整轮数计",
+    ),
     "source.predicted": (
         "times are predicted from counted work and paper rates, not measured: see the interval",
         "时间由计算量和标称速率预测，并非实测：请看区间",

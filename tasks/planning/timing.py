@@ -7,6 +7,8 @@ of its rates: `COMPUTE` and `MEMORY` are (low, expected, high); docs/planning.md
 
 from __future__ import annotations
 
+import math
+
 from tasks.memory.account import Account
 from tasks.memory.family import Family
 from tasks.memory.moments import Polynomial, value
@@ -156,10 +158,11 @@ def run_duration(
         return None
     c = configuration
     per_epoch = sums.micro_batches / c.data_ranks / c.gradient_accumulation
-    training = [s * per_epoch * workload.epochs for s in (seconds.low, seconds.expected, seconds.high)]
+    epochs = workload.epochs * workload.share(c.seq_len)
+    training = [s * per_epoch * epochs for s in (seconds.low, seconds.expected, seconds.high)]
     held_out = workload.evaluation_sums(c.micro_batch, c.seq_len)
     evaluating = _forward_share(family, c) * seconds.expected / c.gradient_accumulation if held_out else 0.0
-    evaluation = evaluating * held_out.micro_batches / c.data_ranks * workload.epochs if held_out else 0.0
+    evaluation = evaluating * held_out.micro_batches / c.data_ranks * math.ceil(epochs) if held_out else 0.0
     saves = max(1.0, training[1] / (workload.save_minutes * 60)) + 1
     saving = saves * account.disk_bytes / 4 / (machine.disk_gb_s * 1e9)  # three checkpoints and the result are on disk
     loading = SETUP_S + account.total_parameters * 2.0 / (machine.disk_gb_s * 1e9)
@@ -176,7 +179,7 @@ def run_duration(
             "loading": loading / 3600,
         },
         steps=steps,
-        tokens=sums.padded_tokens * workload.epochs,
+        tokens=sums.padded_tokens * epochs,
         money=expected * c.cards * machine.price_per_card_hour if machine.price_per_card_hour is not None else None,
     )
 

@@ -27,6 +27,7 @@ class Workload(Strict):
     limits: tuple[int, ...] = Field((), description="length limits to try; empty: those of the data")
     effective_batch: int = Field(8, ge=1, description="samples per optimizer step: the invariant")
     epochs: int = Field(1, ge=1)
+    max_steps: int | None = Field(None, ge=1, description="optimizer steps at most; null: epochs decide")
     save_minutes: float = Field(30.0, gt=0)
     attention: Literal["sdpa", "eager", "flash"] = "sdpa"
 
@@ -71,6 +72,15 @@ class Workload(Strict):
 
     def steps(self, limit: int) -> int | None:
         """Optimizer steps of the whole run."""
+        found = self._of_all_epochs(limit)
+        return found if found is None or self.max_steps is None else min(found, self.max_steps)
+
+    def share(self, limit: int) -> float:
+        """Of all epochs, what the bound on the steps leaves."""
+        steps, whole = self.steps(limit), self._of_all_epochs(limit)
+        return steps / whole if steps and whole else 1.0
+
+    def _of_all_epochs(self, limit: int) -> int | None:
         if self.count is None:
             return None
         kept = sum(1 for n in self.lengths if n <= limit) if self.lengths else self.count

@@ -147,6 +147,23 @@ def test_hours_and_money_refuse_with_figures(families: Families):
     assert {lack.rule for lack in lacks} >= {"hours"}
 
 
+def test_a_bound_on_the_steps_shortens_the_run_and_nothing_else(families: Families):
+    machine = machine_of(2**33)
+    whole = search("small", SMALL, machine, WORKLOAD, FEW, families).preferred
+    few = WORKLOAD.model_copy(update={"max_steps": 5})
+    bound = search("small", SMALL, machine, few, FEW, families).preferred
+    assert whole is not None
+    assert bound is not None
+    assert (bound.configuration, bound.seconds, bound.account) == (whole.configuration, whole.seconds, whole.account)
+    assert whole.duration is not None
+    assert bound.duration is not None
+    assert (whole.duration.steps, bound.duration.steps) == (15, 5)
+    assert bound.duration.parts["training"] == pytest.approx(whole.duration.parts["training"] / 3)
+    assert bound.duration.tokens == pytest.approx(whole.duration.tokens / 3)
+    many = WORKLOAD.model_copy(update={"max_steps": 500})
+    assert search("small", SMALL, machine, many, FEW, families).preferred == whole
+
+
 def test_a_faster_card_or_link_is_never_slower(families: Families):
     slow = found(families, 2**33, 2)
     fast = found(families, 2**33, 2, tflops=330.0, memory_gb_s=2000.0, link_gb_s=300.0, nvlink=True)
@@ -305,6 +322,11 @@ def test_what_was_measured_is_not_said_of_a_configuration_that_did_not_run(chang
     )
     assert measured.is_of(like, Limits())
     assert not measured.is_of(like.model_copy(update=changed), Limits())
+    loose = training.model_copy(update={"max_tokens_per_step": 8 * 1024, "max_tokens_per_micro_batch": 4 * 1024})
+    assert measured.model_copy(update={"training": loose}).is_of(like, Limits()), "no step is divided by these"
+    for bound in ({"max_tokens_per_step": 8 * 1024 - 1}, {"max_tokens_per_micro_batch": 4 * 1024 - 1}):
+        tight = training.model_copy(update=bound)
+        assert not measured.model_copy(update={"training": tight}).is_of(like, Limits())
     packed = measured.model_copy(update={"training": training.model_copy(update={"packing": True})})
     assert not packed.is_of(like, Limits()), "candidates pack nothing"
     ranks = training.model_copy(update={"ranks": 2})

@@ -23,6 +23,9 @@ KILLED = -9
 INERT = {"lease.taken", "attempt.abandoned", "attempt.reserved", "inputs.hashed"}
 """Events that a crash may add or repeat; everything else is there exactly once."""
 
+TIMED = "author.json"
+"""Says when a person handed work in, which differs between any two runs."""
+
 
 class Kind(Protocol):
     """A run to be killed: `light_run`, or `eventful_run` with everything in it that a run can write.
@@ -118,7 +121,7 @@ def outcome(workspace: Workspace) -> dict[str, Any]:
         path.relative_to(workspace.folder).as_posix(): sha256_file(path)
         for pattern in ("*/[0-9][0-9][0-9]/artifacts/**/*", "proposals/*", "release/*")
         for path in sorted(workspace.folder.glob(pattern))
-        if path.is_file()
+        if path.is_file() and path.name != TIMED
     }
     return kept
 

@@ -1,24 +1,6 @@
 """Failures that people reported in public, each against our worker, and on a plain `Trainer` where it still has them.
 
-| reported | what happened | here |
-|---|---|---|
-| transformers #40690, ms-swift #10050 | wrong order after a resume in a later epoch | order, any step |
-| verl #7401 | a resume at the end of an epoch skips the next one and exits 0 | order, any step; short |
-| transformers #17032 | random numbers not restored at the end of an epoch | epoch end |
-| transformers #25956, #43708 | the saved batch size wins over the asked one, or shifts the samples | batch size |
-| transformers #35782 | an incomplete newest checkpoint ends the resume | incomplete |
-| transformers #25129 | with one checkpoint to keep, retention deletes all of them | retention |
-| LlamaFactory #7085 | nothing left to train: skipped without an error | other samples |
-| alpaca-lora #72 | the adapter is not loaded, the loss starts over | adapter |
-| trl #3927, #3728, unsloth #2900 | nothing learnt, or the mask ineffective, and no error | masked |
-| trl #2059 | the model never learns to end: the end token is masked as padding is | end |
-| trl #1230 | packed samples see each other | samples apart |
-| spd #677 | a stop asked for during an evaluation is not read | `test_kill_matrix.py`: SIGTERM |
-| datasets #7901 | a shuffle buffer loses rows on resume | order: the census counts every row |
-| several | NaN goes on; a lost optimizer state is made anew | nan, state |
-
-NaN: `test_finite.py`; optimizer state, half a checkpoint: `test_resume.py`, `test_checkpoints.py`.
-The threads of ms-swift #226, axolotl #406 and #3401 and LlamaFactory #2916 could not be read, and are not claimed.
+The table of `docs/training.md` says which test is of which failure; `tests/docs/test_training_page.py` compares.
 """
 
 from __future__ import annotations
@@ -105,6 +87,17 @@ def test_another_batch_size_on_resume_is_refused_with_what_was_and_is(killed, tm
     assert ended.code == 6
     lines = ended.error()["message"].splitlines()
     assert any(line.split() == ["training.micro_batch", "2", "6"] for line in lines)
+
+
+def test_a_finished_training_asked_for_more_is_refused_not_called_done(uninterrupted, job_in, tmp_path):
+    """More epochs than the finished training had: nothing is trained, and nobody is told that this was it."""
+    for name in ("out", "checkpoints"):
+        shutil.copytree(uninterrupted.parent / name, tmp_path / name)
+    (tmp_path / "out" / "job.json").unlink(missing_ok=True)
+    ended = train(job_in(tmp_path, small_training(epochs=3, max_steps=None)))
+    assert (ended.code, ended.error()["class"]) == (6, "ResumeRefused")
+    lines = [line.split() for line in ended.error()["message"].splitlines()]
+    assert ["training.epochs", "2", "3"] in lines
 
 
 def test_a_sample_without_anything_to_learn_is_refused_before_the_first_step():

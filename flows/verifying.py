@@ -16,6 +16,7 @@ from flows.workspace import Workspace, code_version, frozen_spec
 from specs.base import Strict
 from specs.criteria import Metric, Verdict
 from specs.decisions import GateDocument
+from specs.errors import GatewrightError, VerificationFailed
 from specs.results import Evidence, list_artifacts
 from tasks.registry import definition
 
@@ -44,7 +45,7 @@ def verify_stage(workspace: Workspace, ledger: Ledger, stage: str) -> StageVerif
         return None
     spec = frozen_spec(workspace)
     folder = workspace.attempt(stage, attempt.number)
-    evidence = Evidence.model_validate_json((folder / "evidence.json").read_bytes())
+    evidence = _evidence(folder)
     removed = _removed(workspace, ledger, state.created.project if state.created else "", folder, evidence)
     differences = _file_differences(folder, evidence, removed)
     if removed:
@@ -85,7 +86,7 @@ def verify_stage(workspace: Workspace, ledger: Ledger, stage: str) -> StageVerif
             ok=False,
             metrics={},
             verdicts=[],
-            differences=[*differences, f"metrics cannot be recomputed from these files: {type(error).__name__}"],
+            differences=[*differences, _not_recomputed(error)],
         )
     newer = _newer(evidence, metrics, verdicts) if _code_of(folder) != code_version() else []
     differences += _metric_differences(evidence.metrics, metrics, newer)
@@ -98,6 +99,29 @@ def verify_stage(workspace: Workspace, ledger: Ledger, stage: str) -> StageVerif
         verdicts=verdicts,
         differences=differences,
         newer=newer,
+    )
+
+
+def _evidence(folder: Path) -> Evidence:
+    path = folder / "evidence.json"
+    try:
+        return Evidence.model_validate_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise VerificationFailed(
+            f"{path} is no evidence that can be read: {error.strerror if isinstance(error, OSError) else 'damaged'}",
+            "put it back as it was when the attempt was published; `gatewright audit verify` says what else changed",
+        ) from error
+
+
+def _not_recomputed(error: Exception) -> str:
+    """Why no metric follows from changed files, and the way out."""
+    if isinstance(error, GatewrightError):
+        return f"metrics cannot be recomputed: {error.message}; {error.hint}" if error.hint else error.message
+    first = (str(error).splitlines() or [""])[0][:200]
+    return (
+        f"metrics cannot be recomputed, because the files above hold what the stage never writes "
+        f"({type(error).__name__}: {first}); put them back as they were, or let the stage write new ones: gatewright "
+        "rework, at the gate after it"
     )
 
 
@@ -133,7 +157,13 @@ def _removed(workspace: Workspace, ledger: Ledger, project: str, folder: Path, e
 
 def _file_differences(folder: Path, evidence: Evidence, removed: list[str]) -> list[str]:
     listed = {a.path: a for a in evidence.artifacts if a.path not in removed}
-    found = {a.path: a for a in list_artifacts(folder, "artifacts", "plots")}
+    try:
+        found = {a.path: a for a in list_artifacts(folder, "artifacts", "plots")}
+    except OSError as error:
+        raise VerificationFailed(
+            f"{error.filename} cannot be read: {error.strerror}",
+            "give yourself the right to read it, or put it back as it was, and verify again",
+        ) from error
     lines = [f"{path} is missing" for path in sorted(listed.keys() - found.keys())]
     lines += [f"{path} is not in the evidence" for path in sorted(found.keys() - listed.keys())]
     return lines + [f"{p} was changed" for p in sorted(listed.keys() & found.keys()) if listed[p] != found[p]]

@@ -57,7 +57,7 @@ def write_artifacts(
     ledger: pl.DataFrame,
     masked: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Write every Parquet file, `decoding.json` and `buckets.json`. `ledger` holds the `fates`."""
+    """Write every Parquet file, `decoding.json`, `held_out.json` and `buckets.json`. `ledger` holds the `fates`."""
     _write_frames(folder / "samples.parquet", SAMPLES, _samples(prepared))
     _write_frames(folder / "row_ledger.parquet", ROW_LEDGER, ledger.iter_slices(ROWS_AT_ONCE))
     _write_frames(folder / "review_pairs.parquet", REVIEW_PAIRS, prepared.review.iter_slices(ROWS_AT_ONCE))
@@ -71,6 +71,8 @@ def write_artifacts(
     write_table(folder / "windows.parquet", WINDOWS, intake.windows)
     write_json(folder / "decoding.json", {"files": sorted(intake.decoding, key=lambda f: (f["source"], f["sheet"]))})
     counts = np.bincount(prepared.samples.frame["bucket"].to_numpy(), minlength=len(prepared.edges)).tolist()
+    held_out = prepared.samples.frame.filter(split="eval")["sample_id"]
+    write_json(folder / "held_out.json", {"sample_ids": held_out.sort().to_list()})
     write_json(folder / "buckets.json", {"edges": prepared.edges, "samples": counts, "unit": "tokens"})
 
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 from tasks.turns import COLUMN
 from tasks.verify import data_raw as raw
 from tasks.verify import personal
+from tasks.verify.data_artifacts import read_whole
 from tasks.verify.data_rows import RawFiles
 from tasks.verify.data_words import code_key
 from tasks.verify.parquet_rows import keys_of, place_of
@@ -39,7 +40,8 @@ class Answers:
     def __init__(self, files: RawFiles) -> None:
         short = ["device_model", "fault_type"]
         names = [*COLUMNS, *([COLUMN] if files.whole_conversations else [])]
-        held = pq.read_table(files.samples.path, columns=names, read_dictionary=short)
+        with read_whole(files.samples.path):
+            held = pq.read_table(files.samples.path, columns=names, read_dictionary=short)
         self._columns: list[pa.ChunkedArray] = [held[name] for name in COLUMNS]
         self._earlier: pa.ChunkedArray | None = held[COLUMN] if files.whole_conversations else None
         places = keys_of(

@@ -54,15 +54,23 @@ _STEP = 8
 
 
 def look_at_sides(files: RawFiles, findings: Findings) -> None:
-    """Components on both sides of the split, samples in a bucket that is not theirs, figures told of them."""
+    """Samples on another side than `held_out.json` says, components on both sides, wrong buckets, figures told."""
     sides: dict[int, str] = {}
     astride: set[int] = set()
     count: Counter[str] = Counter()
-    edges = json.loads((files.samples.path.parent / "buckets.json").read_bytes())["edges"]
-    for batch in files.samples.batches(["source", "location", "split", "component", "bucket", "n_tokens"]):
+    folder, limit = files.samples.path.parent, files.parameters.max_length
+    edges = json.loads((folder / "buckets.json").read_bytes())["edges"]
+    told = folder / "held_out.json"
+    held_out = set(json.loads(told.read_bytes())["sample_ids"]) if told.is_file() else None
+    for batch in files.samples.batches(["sample_id", "source", "location", "split", "component", "bucket", "n_tokens"]):
         for s in batch:
             count[s["split"]] += 1
             name, bucket = f"{s['source']}|{s['location']}", s["bucket"]
+            if held_out is not None and (s["split"] == "eval") != (s["sample_id"] in held_out):
+                side = "training" if s["split"] == "train" else "held-out"
+                findings.add(CLAIMS, name, f"it is a {side} sample, and held_out.json says the other side")
+            if limit is not None and s["n_tokens"] > limit:
+                findings.add(CLAIMS, name, f"{s['n_tokens']} tokens, above the limit of {limit}")
             if sides.setdefault(s["component"], s["split"]) != s["split"] and s["component"] not in astride:
                 astride.add(s["component"])
                 findings.add(CLAIMS, name, "samples that resemble it are on the other side of the split")

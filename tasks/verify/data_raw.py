@@ -288,11 +288,6 @@ def document_characters(name: str, path: Path, encoding: str) -> list[Counter[st
     return [html_characters(text) if kind in ("html", "htm") else visible_characters(text)]
 
 
-def sensor_column(name: str, path: Path, source: Mapping[str, Any], encoding: str) -> list[str]:
-    """The time cell of every data row of a sensor log."""
-    return [row[0] for row in sensor_cells(name, path, source, encoding, ())]
-
-
 def sensor_cells(
     name: str, path: Path, source: Mapping[str, Any], encoding: str, channels: Sequence[str]
 ) -> list[list[str]]:

@@ -18,6 +18,7 @@ from specs.privacy import PLACEHOLDERS
 from tasks.turns import COLUMN
 from tasks.verify import data_raw as raw
 from tasks.verify import personal
+from tasks.verify.data_artifacts import read_whole, require_artifacts, require_texts
 from tasks.verify.data_sensors import sensor_faults
 from tasks.verify.findings import Findings
 from tasks.verify.parquet_rows import Keys, ParquetRows, difference, key_of, keys_of, place_of
@@ -25,7 +26,10 @@ from tasks.verify.parquet_rows import Keys, ParquetRows, difference, key_of, key
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """A Parquet file as a list of rows, for files that stay small."""
-    rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
+    with read_whole(path):
+        table = pq.read_table(path)
+    require_texts(table, path)
+    rows: list[dict[str, Any]] = table.to_pylist()
     return rows
 
 
@@ -33,12 +37,13 @@ class RawFiles:
     """The raw files of a project beside the artifacts of an attempt. `ledger` and `samples` are read by every loop."""
 
     def __init__(self, artifacts: Path, context: Mapping[str, Any]) -> None:
+        require_artifacts(artifacts)
         self.spec = context["spec"]
         self.parameters = DataParameters.model_validate(context.get("parameters") or {})
         self.project_dir = Path(context["project_dir"])
-        self.ledger = ParquetRows(artifacts / "row_ledger.parquet")
-        self.samples = ParquetRows(artifacts / "samples.parquet")
-        self.quarantine = ParquetRows(artifacts / "quarantine.parquet")
+        self.ledger = ParquetRows(artifacts / "row_ledger.parquet", whole=True)
+        self.samples = ParquetRows(artifacts / "samples.parquet", whole=True)
+        self.quarantine = ParquetRows(artifacts / "quarantine.parquet", whole=True)
         self.paragraphs = read_rows(artifacts / "paragraphs.parquet")
         self.windows = read_rows(artifacts / "windows.parquet")
         self.review = read_rows(artifacts / "review_pairs.parquet")

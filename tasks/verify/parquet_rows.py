@@ -12,15 +12,20 @@ import numpy.typing as npt
 import pyarrow.parquet as pq
 import xxhash
 
+from tasks.verify.data_artifacts import read_whole, require_texts
+
 Keys = npt.NDArray[np.uint64]
 ROWS_AT_ONCE = 4096
 
 
 class ParquetRows:
-    """The rows of a Parquet file as dictionaries, read anew by every loop and never all in memory."""
+    """The rows of a Parquet file as dictionaries, read anew by every loop and never all in memory.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    With `whole`, a row of an artifact in which a text is missing raises `VerificationFailed`, as every damage does.
+    """
+
+    def __init__(self, path: Path, whole: bool = False) -> None:
+        self.path, self.whole = path, whole
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         for batch in self.batches():
@@ -32,8 +37,10 @@ class ParquetRows:
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[list[dict[str, Any]]]:
         """A few thousand rows at a time, all columns or those named that are there."""
-        with pq.ParquetFile(self.path) as file:
+        with read_whole(self.path), pq.ParquetFile(self.path) as file:
             for batch in file.iter_batches(ROWS_AT_ONCE, columns=None if columns is None else list(columns)):
+                if self.whole:
+                    require_texts(batch, self.path)
                 yield batch.to_pylist()
 
     def where(self, column: str, value: str) -> list[dict[str, Any]]:

@@ -73,17 +73,22 @@ def personal_data(text: str, allowed: Iterable[str] = ()) -> list[str]:
     """Every piece of personal data in a text, in narrow digits; entries of the allow list are left out."""
     known = {_letters(entry) for entry in allowed}
     text = text.translate(_NARROW)
-    found = [
-        *_numbers(text),
-        *(m for m in _MAIL.findall(text) if not _AT_A_RATING.search(m)),
-        *_plates(text),
+    found = [*_without_names(text), *_names(text)]
+    return [f for f in dict.fromkeys(found) if _letters(f) not in known]
+
+
+def _names(text: str) -> list[str]:
+    return [
         *_TITLED.findall(text),
+        *(m.group(1) for pattern in (_ROLE, _MISTER, _BY_INITIAL) for m in pattern.finditer(text)),
     ]
-    found += [m.group(1) for pattern in (_ROLE, _MISTER, _BY_INITIAL) for m in pattern.finditer(text)]
+
+
+def _without_names(text: str) -> list[str]:
+    found = [*_numbers(text), *(m for m in _MAIL.findall(text) if not _AT_A_RATING.search(m)), *_plates(text)]
     found += [m.group(1) or m.group(2) for m in _ACCOUNT.finditer(text) if not _SHOUTED.fullmatch(m.group(1) or "")]
     announced = (m.group(1) for m in _ANNOUNCED.finditer(text))
-    found += [number for number in announced if 7 <= sum(map(str.isdigit, number)) <= 15]
-    return [f for f in dict.fromkeys(found) if _letters(f) not in known]
+    return found + [number for number in announced if 7 <= sum(map(str.isdigit, number)) <= 15]
 
 
 def _letters(text: str) -> str:
@@ -143,13 +148,25 @@ FIELDS = ("device_model", "phenomenon", "steps", "repair", "prompt", "answer", "
 
 
 def in_samples(samples: Sequence[Mapping[str, Any]], allowed: Iterable[str]) -> int:
-    """Pieces of personal data in the samples; one that stands in several fields of a sample counts once."""
-    known = list(allowed)
+    """Pieces of personal data in the samples; one that stands in several fields of a sample counts once.
+
+    A machine may have the name of a person: where it stands as the machine, no name in it counts.
+    """
+    known = {_letters(entry) for entry in allowed}
     total = 0
     for sample in samples:
-        text = "\n".join(str(sample[name] or "") for name in FIELDS)
-        total += len({_letters(found) for found in personal_data(text, known)})
+        text = "\n".join(str(sample[name] or "") for name in FIELDS).translate(_NARROW)
+        found = {_letters(one) for one in (*_without_names(text), *_names(_without_machine(sample, text)))}
+        total += len(found - known)
     return total
+
+
+def _without_machine(sample: Mapping[str, Any], text: str) -> str:
+    machine = str(sample["device_model"] or "").translate(_NARROW)
+    if not machine or not _names(machine):
+        return text
+    rest = text.removeprefix(machine)
+    return re.sub(rf"(Machine: |设备：){re.escape(machine)}(?=\n)", r"\1", rest)
 
 
 _PLACEHOLDER = re.compile("|".join(re.escape(p) for words in PLACEHOLDERS.values() for p in words.values()))

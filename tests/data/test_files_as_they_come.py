@@ -189,8 +189,8 @@ def test_a_sensor_log_with_a_header_of_two_rows_is_read(tmp_path: Path):
     source = {"kind": "sensor_logs", "path": "s.csv", "timestamp": "time", "channels": ["temp", "load"]}
     intake = intake_of(tmp_path, source)
     assert {(w["channel"], w["rows"]) for w in intake.windows} == {("temp", 30), ("load", 30)}
-    times = data_raw.sensor_column("s.csv", tmp_path / "s.csv", source, "utf-8")
-    assert times == [row.split(",")[0] for row in rows]
+    cells = data_raw.sensor_cells("s.csv", tmp_path / "s.csv", source, "utf-8", ["load"])
+    assert cells == [[row.split(",")[0], "", row.split(",")[2]] for row in rows]
 
 
 def test_a_folder_of_the_time_zone_database_is_no_time_zone():

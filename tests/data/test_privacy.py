@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import re
 import string
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,13 +17,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from specs.base import Language
 from specs.criteria import blocked, judge
 from specs.metrics import default_criteria
 from specs.project import Project
 from tasks.data.privacy import Masker, find
 from tasks.data.records import Draft, Unit
+from tasks.data.wording import render
 from tasks.verify.data import metrics
-from tasks.verify.personal import personal_data
+from tasks.verify.personal import FIELDS, in_samples, personal_data
 from tests.support.raw_project import HEADERS, code_of, make_project, orders, run_stage, stage_context, write_csv
 
 IN_CHINESE = {
@@ -171,6 +173,21 @@ def test_a_fault_code_is_never_touched_and_a_machine_keeps_its_name():
     assert masked.fault_type == "13812345678"
     assert masked.device_model == "Mr. Coffee [PLATE]"
     assert masked.meaning == "Call Mr. [NAME]"
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("machine", ["Mr. Coffee", "王师傅 2号机", "Reported by J. Deere"])
+def test_a_machine_with_the_name_of_a_person_is_no_personal_data_but_the_person_is(language: Language, machine: str):
+    draft = Draft(Unit("a", "#1"), "work_order", machine, "It is loud", (), "Oiled")
+    for phenomenon, count in (("It is loud", 0), ("Mrs. Miller says it is loud", 1), (f"{machine}: it is loud", 1)):
+        prompt, answer = render(replace(draft, phenomenon=phenomenon), language)
+        sample = {**dict.fromkeys(FIELDS, ""), "device_model": machine, "phenomenon": phenomenon}
+        sample |= {"prompt": prompt, "answer": answer, "text": f"<user>{prompt}\n<assistant>{answer}"}
+        assert in_samples([sample], ()) == count
+        masked = Masker(language).draft(replace(draft, phenomenon=phenomenon))
+        prompt, answer = render(masked, language)
+        sample |= {"phenomenon": masked.phenomenon, "prompt": prompt, "text": f"<user>{prompt}\n<assistant>{answer}"}
+        assert in_samples([sample], ()) == 0
 
 
 PROBLEM = {"en": ". Reported by Jane Doe, phone 555-123-4567", "zh": "，操作工李强反映，电话13812345678"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -281,6 +282,22 @@ def test_a_sample_that_went_from_eval_to_train_is_named(spoilt):
     assert "on the other side of the split" in reason
     assert "bucket" in reason
     assert "samples is not what the tables hold" in reason
+
+
+def test_one_sample_that_went_to_the_other_side_is_named_though_it_resembles_no_other(spoilt):
+    moved: list[str] = []
+
+    def change(rows: Rows) -> None:
+        groups = Counter(r["component"] for r in rows)
+        for side, other in (("eval", "train"), ("train", "eval")):
+            one = next(r for r in rows if r["split"] == side and groups[r["component"]] == 1)
+            moved.append(f"{one['source']}|{one['location']}")
+            one["split"] = other
+            groups[one["component"]] = 0
+
+    found = spoilt("samples", change)["claims_unfounded"]
+    assert found.value == 2
+    assert all(place in found.reason for place in moved)
 
 
 def test_cut_tokens_are_counted_again(tiny_model, tmp_path):

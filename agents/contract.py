@@ -17,6 +17,18 @@ from specs.proposals import MemoryCheck, Proposal
 from specs.results import Evidence
 
 MemoryFunction = Callable[[TrainingConfiguration], MemoryCheck]
+
+
+def fillable_at(spec: Project, gate: str) -> float:
+    """The share of usable memory that a proposal of this gate may fill.
+
+    A stress test is not proposed what it would block. What passed it, at the gate of `train`, was measured: there
+    only the device's memory is a limit.
+    """
+    share = spec.fillable if gate == "stress_test" else None
+    return 1.0 if share is None else share
+
+
 """The memory account of one training configuration for the base model and device of this run."""
 
 

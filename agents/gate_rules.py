@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from agents.contract import MemoryFunction, ProposerContext
+from agents.contract import MemoryFunction, ProposerContext, fillable_at
 from agents.draft import Draft, model_of, shown
 from agents.expectations import expectations
 from agents.facts import data_facts, source_rows
@@ -206,5 +206,5 @@ def _problem(draft: Draft, path: str, value: Any, memory: MemoryFunction | None)
         return ""
     problems = training_problems(training)
     if memory is not None and not problems:
-        problems = memory_problems(memory(training))
+        problems = memory_problems(memory(training), fillable_at(draft.spec, draft.gate))
     return "; ".join(problems)

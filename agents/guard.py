@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from agents.contract import MemoryFunction
+from agents.contract import MemoryFunction, fillable_at
 from agents.siblings import dry_run_model
 from specs.base import Strict
 from specs.canonical import plain
@@ -54,7 +54,7 @@ def check(
     if training is not None:
         problems += training_problems(training)
         if memory is not None and not problems:
-            problems += memory_problems(memory(training))
+            problems += memory_problems(memory(training), fillable_at(spec, proposal.stage))
     return problems
 
 
@@ -226,12 +226,21 @@ def training_problems(training: TrainingConfiguration) -> list[str]:
     return problems
 
 
-def memory_problems(account: MemoryCheck) -> list[str]:
-    """Why a configuration does not fit the device; empty where it does."""
-    if account.fits:
+def memory_problems(account: MemoryCheck, fillable: float = 1.0) -> list[str]:
+    """Why a configuration does not fit the device, of which so large a share may be filled; empty where it does."""
+    if account.within(fillable).fits:
         return []
-    over = account.peak_bytes - account.usable_bytes
+    peak, usable = account.peak_bytes, account.usable_bytes
+    said = f"predicted peak {peak / 2**30:.2f} GiB "
+    if peak > usable:
+        over = (peak - usable) / 2**30
+        return [f"{said}does not fit {account.device} with {usable / 2**30:.2f} GiB usable (over by {over:.2f} GiB)"]
+    if peak > fillable * usable:
+        return [
+            f"{said}is {peak / usable:.1%} of the {usable / 2**30:.2f} GiB usable on {account.device}, and the stress "
+            f"test blocks above {fillable:.0%} (usable_share): lower micro_batch or max_length, or set "
+            "activation_checkpointing"
+        ]
     return [
-        f"predicted peak {account.peak_bytes / 2**30:.2f} GiB does not fit {account.device} with "
-        f"{account.usable_bytes / 2**30:.2f} GiB usable (over by {over / 2**30:.2f} GiB)"
+        f"{said}fits {account.device}, but its host has too little memory or disk: `gatewright estimate` shows both"
     ]

@@ -6,12 +6,10 @@ from agents.contract import MemoryFunction, ProposerContext
 from agents.reason_texts import text
 from agents.training_rules import CPU_MICRO_TOKENS
 from agents.units import human
+from specs.hardware import FILLED_FROM, FILLED_TO
 from specs.limits import limits
 from specs.parameters import TrainingConfiguration, leaves
 from specs.proposals import Proposal
-
-FILLED_FROM, FILLED_TO = 0.8, 0.9
-"""The share of usable memory that a plan fills; below it the next plan up is proposed, above it the test blocks."""
 
 
 def after_stress_test(context: ProposerContext, measured: Proposal, memory: MemoryFunction | None) -> list[str]:
@@ -68,8 +66,7 @@ def plan_up(
         other = training.model_copy(update={"micro_batch": micro, "gradient_accumulation": size // micro})
         if _limited(context, other):
             continue
-        check = memory(other)
-        if check.fits and check.peak_bytes <= FILLED_TO * check.usable_bytes:
+        if memory(other).within(min(FILLED_TO, context.spec.fillable or FILLED_TO)).fits:
             return other
     return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from agents.contract import MemoryFunction, ProposerContext
+from agents.contract import MemoryFunction, ProposerContext, fillable_at
 from agents.draft import Draft
 from agents.facts import DataFacts, data_facts, parameter_count
 from agents.lr_rule import learning_rate
@@ -20,6 +20,7 @@ CPU_MICRO_TOKENS = 1024
 
 _GPU_MICRO_BATCH = 8
 """Samples per forward pass on a GPU to begin with; the memory account lowers it."""
+
 
 @dataclass(frozen=True)
 class Steps:
@@ -222,7 +223,7 @@ def _warmup_and_saves(draft: Draft, steps: int) -> None:
 
 def _fit_memory(draft: Draft, memory: MemoryFunction) -> None:
     """Lower the micro batch at the same effective batch, then checkpoint activations, until the account fits."""
-    start = _training(draft)
+    start, fillable = _training(draft), fillable_at(draft.spec, draft.gate)
     divisors = [d for d in range(start.micro_batch, 0, -1) if start.effective_batch % (d * start.ranks) == 0]
     for checkpointing in sorted({start.activation_checkpointing, True}):
         for micro in divisors:
@@ -234,7 +235,7 @@ def _fit_memory(draft: Draft, memory: MemoryFunction) -> None:
                     "activation_checkpointing": checkpointing,
                 }
             )
-            if not memory(tried).fits:
+            if not memory(tried).within(fillable).fits:
                 continue
             if micro != start.micro_batch:
                 draft.choose("training.micro_batch", micro, "memory_micro", source="memory")

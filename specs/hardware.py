@@ -24,6 +24,9 @@ CONSUMER_SHARE, OTHER_SHARE = 0.98, 0.91
 (RTX 5090), and of all cards (T4, which spends memory on error correction)."""
 LAPTOP_SHARE = 0.966
 """The same of laptop cards, whose driver's part weighs more: the published ratio of the RTX 3060 with 6 GB."""
+FILLED_FROM, FILLED_TO = 0.8, 0.9
+"""The share of usable memory that a plan fills: below it the next plan up is proposed, above it nothing is, and the
+stress test blocks. The only place where it stands."""
 
 
 class Gpu(Strict):

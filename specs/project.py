@@ -241,6 +241,12 @@ class Project(Strict):
         return criteria if self.rehearsal is None else rehearsed_criteria(stage, criteria, objective)
 
     @property
+    def fillable(self) -> float | None:
+        """The share of usable memory above which the stress test blocks; null where it only warns."""
+        judged = [c for c in self.criteria("stress_test") if c.metric == "usable_share" and c.op in ("<", "<=")]
+        return min((c.bound for c in judged if c.blocking), default=None)
+
+    @property
     def graph(self) -> StageGraph:
         """Built-in and added stages with what each waits for. Raises `CycleError`."""
         return graph_of(self.added_stages)

@@ -97,6 +97,11 @@ class MemoryCheck(Strict):
     account_bytes: int | None = Field(None, description="before the calibration; null where there is none")
     calibration: Calibration | None = None
 
+    def within(self, share: float) -> MemoryCheck:
+        """The same where only so much of the usable memory may be filled."""
+        fits = self.fits and self.peak_bytes <= share * self.usable_bytes
+        return self if fits == self.fits else self.model_copy(update={"fits": fits})
+
 
 class Answer(Strict):
     """How a proposal answers one thing that was asked for."""

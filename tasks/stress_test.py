@@ -14,6 +14,7 @@ from typing import Any
 from specs.canonical import canonical_bytes
 from specs.errors import InputError, OutOfMemory
 from specs.files import write_bytes, write_json
+from specs.hardware import FILLED_TO
 from specs.parameters import StressTestParameters, TrainingConfiguration
 from specs.stages import Progress, StageContext, StageResult
 from tasks.data.batch_plan import write_plan
@@ -32,9 +33,6 @@ from tasks.training.models import check_possible
 
 CONFIGURATION = "configuration.json"
 """The configuration that was measured in the end: the approved one, or what the ladder took instead."""
-
-USABLE_BOUND = 0.9
-"""Of usable memory at most, where the spec sets no blocking criterion on `usable_share`."""
 
 
 def run(context: StageContext, progress: Progress) -> StageResult:
@@ -60,10 +58,10 @@ def run(context: StageContext, progress: Progress) -> StageResult:
 
 
 def usable_bound(context: StageContext) -> float:
-    """The share of usable memory above which the criteria of this stage block."""
-    criteria = context.spec.criteria("stress_test")
-    found = [c.bound for c in criteria if c.metric == "usable_share" and c.op in ("<", "<=") and c.blocking]
-    return min(found, default=USABLE_BOUND)
+    """The share of usable memory that a rung of the ladder may fill: where the criteria of this stage block, else as
+    much as plans fill."""
+    found = context.spec.fillable
+    return FILLED_TO if found is None else found
 
 
 def _bench(context: StageContext, parameters: StressTestParameters, progress: Progress) -> Bench:

@@ -1,5 +1,6 @@
 """The metrics of the stress test."""
 
+from specs.hardware import FILLED_TO
 from specs.metrics.definition import definer
 
 _define = definer("stress_test")
@@ -56,7 +57,7 @@ DEFINITIONS = (
     _define(
         "usable_share",
         "share",
-        "block <= 0.9",
+        f"block <= {FILLED_TO}",
         "peak of usable memory",
         "占可用内存比例",
         "measurement.json: peak over usable_bytes",

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from specs.errors import InputError, WorkerError
+from specs.hardware import FILLED_FROM, FILLED_TO
 from tasks.memory.account import Account, Fits
 from tasks.memory.family import Family
 from tasks.memory.settings import TraceSettings
@@ -21,7 +22,7 @@ from tasks.planning.plans import Configuration, Lack, Limits, MemorySource, Plan
 from tasks.planning.timing import run_duration, step_seconds
 from tasks.planning.workload import Workload
 
-BAND = (0.80, 0.90)
+BAND = (FILLED_FROM, FILLED_TO)
 """Shares of the usable memory that the preferred plan fills."""
 OFFLOADS = ("none", "optimizer", "all")
 SHARDINGS = ("none", "ddp", "zero1", "zero2", "zero3", "fsdp")

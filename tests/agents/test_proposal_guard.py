@@ -92,6 +92,20 @@ def test_memory_that_does_not_fit_is_refused_with_both_numbers():
     assert passed.memory.fits
 
 
+def test_an_edit_that_the_stress_test_would_block_is_refused_and_what_it_passed_is_trained():
+    account = memory_of(95 * 2**20, 100 * 2**20 * STRESS.parameters["training"]["micro_batch"])
+    problems = check(STRESS, SPEC, memory=account)
+    assert any("95.0%" in p and "blocks above 90%" in p and "micro_batch" in p for p in problems)
+    train = RulesProposer().propose(context("train", SPEC, approved={"stress_test": STRESS}))
+    assert check(train, SPEC, approved={"stress_test": STRESS}, memory=account) == []
+
+
+def test_a_host_that_is_too_small_is_named_instead_of_a_device_that_is_large_enough():
+    account = memory_of(2**20, 100 * 2**20)
+    problems = check(STRESS, SPEC, memory=lambda t: account(t).model_copy(update={"fits": False}))
+    assert any("its host has too little memory or disk" in p for p in problems)
+
+
 def test_memory_is_not_asked_about_configurations_that_are_refused_anyway():
     def account(training):
         raise AssertionError("asked")

@@ -162,6 +162,17 @@ def test_memory_lowers_the_micro_batch_and_keeps_the_effective_batch():
     assert tight.memory.fits
 
 
+@pytest.mark.parametrize(("criterion", "micro_batch"), [(None, 2), (0.97, 4), ("warns", 4), (0.4, 1)])
+def test_a_stress_test_is_not_proposed_what_it_would_block(criterion: float | str | None, micro_batch: int):
+    """Four samples take 95 % of what is usable; the share at which the test blocks stands in the spec."""
+    loosened = {"bound": 0.5, "blocking": False} if criterion == "warns" else {"bound": criterion}
+    judged = [] if criterion is None else [{"metric": "usable_share", "op": "<=", **loosened}]
+    spec = project(acceptance={"stress_test": judged})
+    device = {"kind": "cuda", "name": "X", "count": 1, "bf16": True}
+    proposed = RulesProposer(memory_of(2**30, round(4.2 * 2**30))).propose(context("stress_test", spec, device=device))
+    assert proposed.parameters["training"]["micro_batch"] == micro_batch
+
+
 def test_memory_turns_checkpointing_on_before_giving_up():
     proposal = RulesProposer(memory_of(4 * 2**30, 3 * 2**30)).propose(context("stress_test"))
     assert proposal.parameters["training"]["activation_checkpointing"] is True

@@ -26,17 +26,16 @@ def body(job_file: Path, channel: Channel, stop: StopRequest) -> None:
 
 
 def answer(settings: dict[str, Any], want_coefficients: bool) -> dict[str, Any]:
-    """The account, and the coefficients where they are asked for."""
+    """The account, or the coefficients where they are asked for: a trace of it is among theirs."""
     quiet_libraries()
     from tasks.memory.fit import account, coefficients
     from tasks.memory.settings import TraceSettings
 
     wanted = TraceSettings.model_validate(settings)
     with told(wanted, "traced"):
-        found = {"account": account(wanted).model_dump(mode="json"), "coefficients": None}
         if want_coefficients:
-            found["coefficients"] = coefficients(wanted).model_dump(mode="json")
-    return found
+            return {"account": None, "coefficients": coefficients(wanted).model_dump(mode="json")}
+        return {"account": account(wanted).model_dump(mode="json"), "coefficients": None}
 
 
 def quiet_libraries() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from specs.base import Sha256
 from specs.canonical import digest, sha256_file
@@ -28,12 +29,49 @@ DIGESTED = (
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
 _LARGEST_HEADER = 100_000_000
 """Bytes; the limit of the safetensors format."""
+SETTLED_NS = 2_000_000_000
+"""So long ago a file must have been changed for its times to tell the next change; FAT counts in two seconds."""
+
+
+class Stamp(NamedTuple):
+    """What the file system says of a file: the same as long as nobody writes it. The change time cannot be set."""
+
+    device: int
+    inode: int
+    size: int
+    modified_ns: int
+    changed_ns: int
+
+
+_DIGESTS: dict[Stamp, Sha256] = {}
 
 
 def digest_model(folder: Path) -> Sha256:
-    """Digest over (name, size, sha256) of configuration, weights and tokenizer; other files do not count."""
+    """Digest over (name, size, sha256) of configuration, weights and tokenizer; other files do not count.
+
+    A process reads a file once as long as the file system says that nobody wrote it since.
+    """
     files = sorted({p for pattern in DIGESTED for p in folder.glob(pattern) if p.is_file()})
-    return digest([[p.name, p.stat().st_size, sha256_file(p)] for p in files])
+    return digest([[p.name, p.stat().st_size, _digest_of(p)] for p in files])
+
+
+def _digest_of(path: Path) -> Sha256:
+    """The digest of a file, from memory where inode, size and both times are those of the last look.
+
+    A file that was changed just before is read again: two changes within a tick of the clock look like one.
+    """
+    before = _stamp(path)
+    if before not in _DIGESTS:
+        found = sha256_file(path)
+        if _stamp(path) != before or time.time_ns() - before.changed_ns < SETTLED_NS:
+            return found
+        _DIGESTS[before] = found
+    return _DIGESTS[before]
+
+
+def _stamp(path: Path) -> Stamp:
+    found = path.stat()
+    return Stamp(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
 
 
 def require_usable(folder: Path, name: str) -> None:

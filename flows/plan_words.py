@@ -12,8 +12,9 @@ from specs.base import Language
 from tasks.planning.machine import Machine
 from tasks.planning.measured import Measured, Peak
 from tasks.planning.plans import Limits, Plan, PlanSearch
-from tasks.planning.search import best_of_each
-from tasks.planning.texts import lacking, placed, short, text, way_out
+from tasks.planning.search import best_of_each, kind_of
+from tasks.planning.texts import lacking, placed, short, text, ways_out
+from tasks.planning.weighing import BAND
 from tasks.planning.workload import Workload
 
 SHOWN, REFUSED_SHOWN = 10, 5
@@ -69,9 +70,19 @@ def lines_after(answer: Answer, language: Language) -> list[str]:
     found = answer.found
     lines = [preferred(found, found.plans[0], language) if found.plans else text(language, "none")]
     lines += [f"  {note}" for note in notes(answer, language)]
-    for refused in best_of_each((p for p in found.refused if p.account is not None), REFUSED_SHOWN):
+    nearest = refused_kinds(found)
+    for refused in nearest[:REFUSED_SHOWN]:
         lines += _refused(refused, language)
+    if any(p.account is not None for p in found.refused):
+        lines.append(text(language, "all_refused"))
     return lines
+
+
+def refused_kinds(found: PlanSearch) -> list[Plan]:
+    """Of every method and placement without a feasible plan the one that is nearest to fitting."""
+    feasible = {kind_of(plan) for plan in found.plans}
+    missing = (p for p in found.refused if p.account is not None and kind_of(p) not in feasible)
+    return best_of_each(missing, len(found.refused))
 
 
 def preferred(found: PlanSearch, best: Plan, language: Language) -> str:
@@ -82,10 +93,11 @@ def preferred(found: PlanSearch, best: Plan, language: Language) -> str:
 
 
 def _refused(plan: Plan, language: Language) -> list[str]:
-    lines = [f"{text(language, 'refused_title')}: {short(plan, language)}; {placed(plan, language)}"]
+    lines = [text(language, "refused", plan=short(plan, language), where=placed(plan, language))]
     if plan.refused is not None:
         lines += [f"    {lacking(lack, language)}" for lack in plan.refused.lacks]
-        lines.append(f"    {text(language, 'way_out')}: {way_out(plan.refused.way_out, language)}")
+        lines.append(f"    {text(language, 'ways')}")
+        lines += [f"      {line}" for line in ways_out(plan.refused.way_out, language)]
     return lines
 
 
@@ -117,6 +129,8 @@ def _of_the_best(answer: Answer, language: Language) -> Iterator[str]:
         yield from _memory(answer, None, language)
         return
     machine, limits = answer.machine, answer.limits
+    if best.utilisation > BAND[1]:
+        yield text(language, "tight", bound=f"{BAND[1]:.0%}")
     yield from _memory(answer, best, language)
     if best.seconds is None:
         yield text(language, "no_time", device=machine.device.name)
@@ -166,14 +180,14 @@ def _memory_of(measured: Measured, peak: Peak, best: Plan, language: Language) -
 
 def _unrecorded(found: PlanSearch, language: Language) -> Iterator[str]:
     """Families of candidates that the model code cannot run, each with its reason."""
-    kinds: Counter[tuple[str, str]] = Counter()
+    reasons: dict[str, Counter[str]] = {}
     for plan in found.refused:
         if plan.refused is not None and plan.refused.unrecorded:
             c = plan.configuration
             more = ", " + text(language, "checkpointing") if c.activation_checkpointing else ""
-            kinds[f"{c.method} {c.weights}{more}", plan.refused.unrecorded] += 1
-    for (kind, why), count in kinds.items():
-        yield text(language, "unrecorded", count=count, kind=kind, why=why)
+            reasons.setdefault(plan.refused.unrecorded, Counter())[f"{c.method} {c.weights}{more}"] += 1
+    for why, kinds in reasons.items():
+        yield text(language, "unrecorded", count=kinds.total(), kinds="; ".join(kinds), why=why)
 
 
 def table_cells(found: PlanSearch, language: Language) -> tuple[str, list[str], list[list[str]]]:

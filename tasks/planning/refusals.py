@@ -170,8 +170,35 @@ def _together(c: Configuration, state: Search) -> list[Step]:
         found.append(_step(lever, now, changed, state, fits=fits))
         now = changed
         if fits:
-            return found
-    return [*found, *_cards(now, state)]
+            return _needed_ones(c, found, state)
+    return _cards(c, state) or [*found, *_cards(now, state)]
+
+
+def _needed_ones(c: Configuration, steps: list[Step], state: Search) -> list[Step]:
+    """The steps without those that the others make needless: a later one may be worth more than all before it."""
+    kept = steps
+    for step in steps:
+        fewer = [one for one in kept if one is not step]
+        if fewer and _fits_after(c, fewer, state):
+            kept = fewer
+    if len(kept) == len(steps):
+        return steps
+    found, now = list[Step](), c
+    for step in kept:
+        after = _after(now, [step])
+        found.append(_step(step.lever, now, after, state, fits=step is kept[-1]))
+        now = after
+    return found
+
+
+def _after(c: Configuration, steps: Sequence[Step]) -> Configuration:
+    return Configuration.model_validate({**c.model_dump(), **{k: v for step in steps for k, v in step.change.items()}})
+
+
+def _fits_after(c: Configuration, steps: Sequence[Step], state: Search) -> bool:
+    """Whether these steps alone make it fit; a step that is not itself without the others does not."""
+    changed = _after(c, steps)
+    return changed.effective_batch == c.effective_batch and not state.unrecorded(changed) and _fits(changed, state)
 
 
 def _recorded(variants: Variants, c: Configuration, state: Search) -> Iterator[Configuration]:

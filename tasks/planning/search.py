@@ -165,6 +165,11 @@ def best_of_each(plans: Iterable[Plan], at_most: int) -> list[Plan]:
     """The best plan of every method and placement, in their order: what a person compares."""
     found: dict[tuple[Any, ...], Plan] = {}
     for plan in plans:
-        c = plan.configuration
-        found.setdefault((c.method, c.sharding, c.offload, c.cards, c.tensor_parallel, c.pipeline_stages), plan)
+        found.setdefault(kind_of(plan), plan)
     return list(found.values())[:at_most]
+
+
+def kind_of(plan: Plan) -> tuple[Any, ...]:
+    """Method and placement."""
+    c = plan.configuration
+    return (c.method, c.sharding, c.offload, c.cards, c.tensor_parallel, c.pipeline_stages)

@@ -13,17 +13,11 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "title": ("plans for {model} on {cards} x {device}", "{model} 在 {cards} x {device} 上的方案"),
     "plan": ("plan", "方案"),
     "placement": ("where", "部署"),
-    "batch": ("batch", "批"),
-    "length": ("length", "长度"),
     "memory": ("memory", "内存"),
     "step": ("s/step", "秒/步"),
     "hours": ("hours", "小时"),
     "money": ("price", "费用"),
     "binds": ("bound by", "受限于"),
-    "over": ("samples over", "超长样本"),
-    "why": ("why not", "不可行的原因"),
-    "way_out": ("what would make it fit", "如何可行"),
-    "refused_title": ("refused", "不可行的方案"),
     "checkpointing": ("checkpointing", "重算激活"),
     "one_card": ("1 card", "单卡"),
     "cards": ("{count} cards, {scheme}", "{count} 卡，{scheme}"),
@@ -132,13 +126,24 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "lever.zero": ("shards (ZeRO, FSDP)", "分片（ZeRO、FSDP）"),
     "lever.offload": ("offload to the host", "卸载到主机"),
     "lever.cards": ("more or bigger cards", "更多或更大的卡"),
+    "step_out": ("{lever} ({changes}): {size} GiB", "{lever}（{changes}）：{size} GiB"),
+    "refused": ("refused: {plan}; {where}", "不可行：{plan}；{where}"),
+    "ways": ("what would make it fit:", "如何可行："),
+    "tight": (
+        "above {bound} of what can be used the stress test stops a run: nothing below that is feasible here",
+        "超过可用的 {bound} 时压力测试会停止运行：此处没有低于它的方案",
+    ),
     "or": ("or", "或"),
     "and": ("and", "并且"),
     "nothing": ("nothing here helps: take a smaller model", "以上皆无效：请换更小的模型"),
     "still_not": ("and even then it does not fit: take a smaller model", "即便如此仍放不下：请换更小的模型"),
     "unrecorded": (
-        "{count} candidates not searched: {kind}: {why}",
-        "{count} 个候选未搜索：{kind}：{why}",
+        "{count} candidates not searched ({kinds}): {why}",
+        "{count} 个候选未搜索（{kinds}）：{why}",
+    ),
+    "all_refused": (
+        "every refused plan, with what would make it fit: --json",
+        "全部不可行方案及其可行办法：--json",
     ),
     "data": (
         "data: run {run}, {samples} training samples of at most {longest} tokens, {held_out} held out",
@@ -219,19 +224,21 @@ def lacking(lack: Lack, language: Language) -> str:
 def stepped(step: Step, language: Language) -> str:
     """One lever with the settings it changes."""
     changes = " ".join(f"{name}={_value(value)}" for name, value in step.change.items())
-    return f"{text(language, f'lever.{step.lever}')} ({changes}): {step.needed_bytes / 2**30:.1f} GiB"
+    size = f"{step.needed_bytes / 2**30:.1f}"
+    return text(language, "step_out", lever=text(language, f"lever.{step.lever}"), changes=changes, size=size)
 
 
-def way_out(steps: list[Step], language: Language) -> str:
-    """The levers as a sentence: each enough by itself, or all together."""
+def ways_out(steps: list[Step], language: Language) -> list[str]:
+    """The levers, one a line: each enough by itself (or), or all together (and)."""
     if not steps:
-        return text(language, "nothing")
-    either = f"; {text(language, 'or')} ".join(stepped(step, language) for step in steps if step.fits)
+        return [text(language, "nothing")]
     parts = [stepped(step, language) for step in steps if not step.fits]
-    if parts:
-        joint = f" {text(language, 'and')} "
-        return joint.join([*parts, either]) if either else f"{joint.join(parts)}; {text(language, 'still_not')}"
-    return either
+    either = [stepped(step, language) for step in steps if step.fits]
+    lines = [parts[0], *(f"{text(language, 'and')} {part}" for part in parts[1:])] if parts else []
+    for number, one in enumerate(either):
+        word = text(language, "and" if parts and not number else "or")
+        lines.append(f"{word} {one}" if lines else one)
+    return lines if either else [*lines, text(language, "still_not")]
 
 
 def _value(value: object) -> str:

@@ -24,9 +24,9 @@ from tasks.planning.families import Families
 from tasks.planning.machine import machine_named, parse_cards
 from tasks.planning.measured import Measured, Times
 from tasks.planning.picture import picture
-from tasks.planning.plans import Limits
-from tasks.planning.search import best_of_each, search
-from tasks.planning.texts import lacking, placed, short, text, way_out
+from tasks.planning.plans import Limits, Step
+from tasks.planning.search import best_of_each, kind_of, search
+from tasks.planning.texts import lacking, placed, short, text, ways_out
 from tasks.planning.workload import Workload
 from tests.planning.conftest import SMALL, WORKLOAD, machine_of
 
@@ -89,7 +89,35 @@ def test_every_plan_and_refusal_can_be_said(families: Families, language: Any):
         assert placed(plan, language)
         if plan.refused is not None:
             assert all(lacking(lack, language) for lack in plan.refused.lacks)
-            assert way_out(plan.refused.way_out, language)
+            assert all(ways_out(plan.refused.way_out, language))
+
+
+def steps(*levers: str, fits: bool) -> list[Step]:
+    """Levers that change nothing."""
+    return [Step.model_validate({"lever": name, "change": {}, "needed_bytes": 1, "fits": fits}) for name in levers]
+
+
+def joined(found: list[Step]) -> list[str]:
+    return [line.partition(" ")[0] for line in ways_out(found, "en")]
+
+
+def test_levers_that_suffice_alone_are_alternatives_and_others_are_taken_together():
+    assert joined(steps("lora", "qlora", "cards", fits=True)) == ["LoRA", "or", "or"]
+    together = [*steps("lora", "qlora", fits=False), *steps("length", "cards", fits=True)]
+    assert joined(together) == ["LoRA", "and", "and", "or"]
+    assert joined(steps("lora", "qlora", fits=False)) == ["LoRA", "and", "and"]
+    assert "smaller model" in ways_out(steps("lora", "qlora", fits=False), "en")[-1]
+    assert "smaller model" in ways_out([], "en")[0]
+
+
+def test_only_kinds_without_a_feasible_plan_are_shown_as_refused_and_all_are_in_the_document(families: Families):
+    machine = machine_of(512 * MIB + 20 * MIB, 2)
+    answer = Answer(search("small", SMALL, machine, WORKLOAD, Limits(), families), machine, WORKLOAD, Limits())
+    shown = [line for line in lines_after(answer, "en") if line.startswith("refused:")]
+    feasible = {kind_of(p) for p in answer.found.plans}
+    assert shown
+    assert len(shown) == min(5, len({kind_of(p) for p in answer.found.refused} - feasible))
+    assert len(document(answer, "en")["refused"]) == len(answer.found.refused) > len(shown)
 
 
 @pytest.mark.parametrize("kind", ["svg", "png"])

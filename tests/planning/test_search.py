@@ -74,6 +74,28 @@ def test_a_way_out_does_make_it_fit(families: Families):
     assert helped > 10
 
 
+def test_steps_that_together_make_it_fit_are_all_needed(families: Families):
+    """Every chain ends in a plan that fits, and fits no more when one of its steps is left out."""
+    machine, chains = machine_of(FRAMEWORK + 21 * MIB), 0
+    state = Search(SMALL, machine, WORKLOAD, FEW, families)
+    for plan in search("small", SMALL, machine, WORKLOAD, FEW, families).refused:
+        steps = plan.refused.way_out if plan.refused else []
+        if not any(not s.fits for s in steps) or any(s.lever == "cards" for s in steps):
+            continue
+        chains += 1
+        start = plan.configuration.model_dump()
+
+        def changed(kept: list[Any], start: dict[str, Any] = start) -> Configuration:
+            return Configuration.model_validate({**start, **{k: v for s in kept for k, v in s.change.items()}})
+
+        assert not state.lacks(state.account(changed(steps)))
+        for step in steps:
+            fewer = changed([s for s in steps if s is not step])
+            kept = fewer.effective_batch == WORKLOAD.effective_batch and not state.unrecorded(fewer)
+            assert not kept or state.lacks(state.account(fewer)), step
+    assert chains
+
+
 def test_levers_come_in_their_order(families: Families):
     order = [
         "micro_batch",

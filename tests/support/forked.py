@@ -46,7 +46,7 @@ class ForkedWorker:
         number = 1 + len(list(job.parent.glob("said-*.jsonl")))
         self.said = job.parent / f"said-{number}.jsonl"
         self.log = job.parent / f"worker-{number}.log"
-        ranks = json.loads(job.read_text(encoding="utf-8"))["training"].get("ranks", 1)
+        ranks = json.loads(job.read_text(encoding="utf-8")).get("training", {}).get("ranks", 1)
         self.process: ForkServerProcess = _CONTEXT.Process(
             target=_run if ranks == 1 else run_family, args=(module, str(job), str(self.said), str(self.log))
         )

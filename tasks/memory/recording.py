@@ -15,6 +15,7 @@ from tasks.memory.moments import Polynomial, Probe, moments_of, multiplied, prob
 from tasks.memory.settings import CUBLAS_WORKSPACE_BYTES, ROUNDING, TraceSettings
 from tasks.memory.timeline import Timeline, accumulating
 from tasks.memory.trace import Recording, record
+from tasks.memory.traced import depth_factor, on_line
 
 Steps = dict[Optimizer, list[StepBytes]]
 """Of every optimizer, at every recorded depth."""
@@ -137,14 +138,12 @@ def _work(shallow: Sequence[tuple[Recording, Probe]], traced: Sequence[int], wan
         written_bytes=_deep(bytes_, traced, wanted),
         attention_layers=len(with_attention),
         attention_width=heads * width,
-        kernels=_line([len(r.timeline.sizes) for r, _ in shallow], traced, wanted),
+        kernels=_kernels([len(r.timeline.sizes) for r, _ in shallow], traced, wanted),
     )
 
 
-def _line(values: Sequence[float], traced: Sequence[int], wanted: int) -> int:
-    if len(values) == 1:
-        return round(values[0])
-    return round(values[0] + (values[1] - values[0]) * (wanted - traced[0]) / (traced[1] - traced[0]))
+def _kernels(counts: Sequence[int], traced: Sequence[int], wanted: int) -> int:
+    return counts[0] if len(counts) == 1 else round(on_line(counts[0], counts[1], depth_factor(traced, wanted)))
 
 
 def _deep(
@@ -153,10 +152,10 @@ def _deep(
     if len(shallow) == 1:
         return dict(shallow[0])
     low, high = shallow
-    far = (wanted - traced[0]) / (traced[1] - traced[0])
+    far = depth_factor(traced, wanted)
     return {
         phase: {
-            b: low.get(phase, {}).get(b, 0.0) + (high[phase].get(b, 0.0) - low.get(phase, {}).get(b, 0.0)) * far
+            b: on_line(low.get(phase, {}).get(b, 0.0), high[phase].get(b, 0.0), far)
             for b in sorted({*low.get(phase, {}), *high[phase]})
         }
         for phase in high

@@ -26,12 +26,22 @@ class Trace:
     layer_input_bytes: int = 0
 
 
+def depth_factor(traced: Sequence[int], wanted: int) -> float:
+    """How far `wanted` layers are from the first traced depth, in distances between the two traced ones."""
+    return (wanted - traced[0]) / (traced[1] - traced[0])
+
+
+def on_line(low: float, high: float, far: float) -> float:
+    """What is linear in depth, `far` along from `low` to `high`."""
+    return low + (high - low) * far
+
+
 def continued(low: Trace, high: Trace, traced: Sequence[int], wanted: int) -> Trace:
     """The trace of `wanted` layers from those with `traced` layers, each place and size extrapolated by itself."""
-    far = (wanted - traced[0]) / (traced[1] - traced[0])
+    far = depth_factor(traced, wanted)
 
     def line(a: int, b: int) -> int:
-        return round(a + (b - a) * far)
+        return round(on_line(a, b, far))
 
     return Trace(
         peaks={p: _extrapolated(low.peaks[p], high.peaks[p], far) for p in low.peaks if p in high.peaks},
@@ -52,10 +62,9 @@ def continued(low: Trace, high: Trace, traced: Sequence[int], wanted: int) -> Tr
 def _extrapolated(low: Peak, high: Peak, far: float) -> Peak:
     kinds = {*low.residents, *high.residents}
     residents: dict[str, int] = {
-        k: max(0, round(low.residents.get(k, 0) + (high.residents.get(k, 0) - low.residents.get(k, 0)) * far))
-        for k in kinds
+        k: max(0, round(on_line(low.residents.get(k, 0), high.residents.get(k, 0), far))) for k in kinds
     }
-    return Peak(round(low.total + (high.total - low.total) * far), residents)
+    return Peak(round(on_line(low.total, high.total, far)), residents)
 
 
 def by_phase(peaks: Mapping[Place, Peak]) -> dict[str, Peak]:

@@ -170,7 +170,7 @@ def _facts(evidence: Evidence, spec: Project) -> Table:
     ]
     if evidence.others_cpu_share is not None:
         share = significant(100 * evidence.others_cpu_share)
-        rows.append([Cell(t(language, "other_programs")), Cell(t(language, "others_share", share=share), data=True)])
+        rows.append([Cell(t(language, "other_programs")), Cell(t(language, "others_share", share=share))])
     return Table(["", ""], rows)
 
 

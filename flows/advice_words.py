@@ -129,4 +129,5 @@ def lines_after(d: Document, shown: Sequence[Row], nearest: int, language: Langu
             runs=use.runs,
         )
     )
-    return [*lines, *([t("unknown", names=", ".join(d.unknown))] if d.unknown else [])]
+    unknown = ", ".join(t(f"unknown.{name}") for name in d.unknown)
+    return [*lines, *([t("unknown", names=unknown)] if unknown else [])]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from html import escape
 from typing import NamedTuple
 
 from specs.base import Language
-from specs.hardware import find_gpu
+from specs.hardware import Gpu, find_gpu
 from tasks.advising.cards import Row
 from tasks.advising.costs import kilowatts
 from tasks.planning.machine import machine_named
@@ -29,7 +30,7 @@ _T: dict[str, tuple[str, str]] = {
     "title": ("Purchase sheet: {cards} x {gpu} for {project}", "采购清单：{project} 用 {cards} x {gpu}"),
     "intro": (
         "Figures are predicted by Gatewright's memory account and plan search; the demonstration at the end decides.",
-        "数字由 Gatewright 的内存账与方案搜索预测；以末尾的现场演示为准。",
+        "数字由 Gatewright 的内存账目与方案搜索预测；以末尾的现场演示为准。",
     ),
     "purpose": ("Purpose", "用途"),
     "project": ("project", "项目"),
@@ -94,7 +95,10 @@ _T: dict[str, tuple[str, str]] = {
     ),
     "demo.versions": ("the versions above, installed and shown", "上列版本已安装并展示"),
     "source": ("Sources", "来源"),
-    "catalog": ("catalog entry ({confidence})", "目录条目（{confidence}）"),
+    "catalog": ("catalog entry (confidence: {confidence})", "目录条目（可信度：{confidence}）"),
+    "confidence.high": ("high", "高"),
+    "confidence.medium": ("medium", "中"),
+    "confidence.low": ("low", "低"),
 }
 
 
@@ -154,8 +158,8 @@ def sections(project: str, model: str, row: Row, versions: Mapping[str, str], la
         Section(
             t("host"),
             [
-                (t("host_memory"), f"{account.host_peak_bytes * ROOM / GB:.0f} GB"),
-                (t("disk"), f"{account.disk_bytes * ROOM / GB:.1f} GB"),
+                (t("host_memory"), f"{math.ceil(account.host_peak_bytes * ROOM / GB)} GB"),
+                (t("disk"), f"{math.ceil(account.disk_bytes * ROOM / GB)} GB"),
                 (t("disk_rate"), f"{machine.disk_gb_s:g} GB/s"),
             ],
         ),
@@ -176,8 +180,14 @@ def sections(project: str, model: str, row: Row, versions: Mapping[str, str], la
             ],
         ),
         Section(t("demonstrate"), [("", line) for line in _demands(row, language)]),
-        Section(t("source"), [(t("catalog", confidence=card.confidence), card.source)]),
+        Section(t("source"), [(t("catalog", confidence=_confidence(card, language)), card.source)]),
     ]
+
+
+def _confidence(card: Gpu, language: Language) -> str:
+    """As the catalog rates its own entry."""
+    key = f"confidence.{card.confidence}"
+    return _t(language, key) if key in _T else card.confidence
 
 
 def _demands(row: Row, language: Language) -> list[str]:

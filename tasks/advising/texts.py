@@ -148,6 +148,8 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "more": ("{count} more fit; --all shows them", "还有 {count} 种可行；--all 全部显示"),
     "none_fit": ("{count} do not fit; the nearest: {names}", "{count} 种不可行；最接近：{names}"),
     "unknown": ("not known: {names}", "未知：{names}"),
+    "unknown.samples": ("number of samples", "样本数"),
+    "unknown.parameters": ("parameters of the base model", "基座模型的参数量"),
     "lengths": (
         "lengths: {source}",
         "长度：{source}",

@@ -10,8 +10,9 @@ import contextlib
 import os
 import queue
 import sys
+import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from flows import server
@@ -38,6 +39,22 @@ def is_lost(error: BaseException) -> bool:
             return True
         seen = seen.__cause__ or seen.__context__
     return False
+
+
+def persistently(call: Callable[[], None], waits_s: Sequence[float] = (0.5, 1, 2, 4, 8, 16)) -> None:
+    """Make a call that may be made twice, again and again while the server cannot answer it.
+
+    A busy server whose database is locked answers with an error, and nobody else will make this call. What the last
+    try raises is raised.
+    """
+    for wait_s in waits_s:
+        try:
+            return call()
+        except Exception as error:
+            if not is_lost(error):
+                raise
+        time.sleep(wait_s)
+    return call()
 
 
 def stop_retrying() -> None:
@@ -142,8 +159,12 @@ def leave(key: str, message: str, decided: Callable[[], bool] = lambda: False) -
             suspend_flow_run(timeout=None, key=unique)
         except Pause:
             if decided():
-                with get_client(sync_client=True) as client:
-                    client.resume_flow_run(uuid.UUID(flow_run))
+
+                def resume() -> None:
+                    with get_client(sync_client=True) as client:
+                        client.resume_flow_run(uuid.UUID(flow_run))
+
+                persistently(resume)
             raise
     state: Any = Paused(timeout_seconds=_TEN_YEARS_S, reschedule=False, pause_key=unique, message=message)
     try:

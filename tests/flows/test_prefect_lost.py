@@ -83,6 +83,27 @@ print(json.dumps([session.ending, session.error and session.error.message]))
 """
 
 
+def test_a_call_that_nobody_else_will_make_is_made_until_the_server_answers_it():
+    from flows.prefect_bridge import persistently
+
+    answer = httpx.Response(500, request=httpx.Request("POST", "http://127.0.0.1/resume"))
+    busy = httpx.HTTPStatusError("database is locked", request=answer.request, response=answer)
+    tries: list[Exception | None] = [busy, busy, None]
+
+    def call() -> None:
+        if (error := tries.pop(0)) is not None:
+            raise error
+
+    persistently(call, waits_s=(0, 0, 0))
+    assert tries == []
+    tries = [busy, busy]
+    with pytest.raises(httpx.HTTPStatusError):
+        persistently(call, waits_s=(0,))
+    tries = [ValueError("ours"), None]
+    with pytest.raises(ValueError, match="ours"):
+        persistently(call, waits_s=(0, 0))
+
+
 @pytest.mark.slow
 def test_a_server_killed_in_the_middle_of_a_stage_does_not_hold_the_run_up(tmp_path):
     project = light_run.make_project(tmp_path / "p")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, StringConstraints, create_model, field_validator, model_validator
 
@@ -35,6 +35,7 @@ REWRITABLE = tuple(f"{stage}/{file}" for stage, files in READ_BY.items() for fil
 SELF_REPORTED = "self-reported by the stage"
 """The reason that stands beside a metric which nobody computes again."""
 
+LANGUAGES: tuple[Language, ...] = get_args(Language)
 LONGEST_TITLE = 80
 
 RESERVED = ("project_files", "written_outside", "sheet", "handed_in", "author.json", "self_reported.json")
@@ -74,12 +75,19 @@ class AddedParameter(Strict):
         return self
 
 
+def _text_or_block(schema: dict[str, Any]) -> None:
+    """What an editor is told of a title: one text does for all languages."""
+    schema["anyOf"] = [{"type": "string", "maxLength": LONGEST_TITLE}, *schema["anyOf"]]
+
+
 class AddedMetric(Strict):
     """A metric that an added stage reports."""
 
     unit: str = Field(description="such as samples, share, count, s, bytes, nats/token")
-    title: str | dict[Language, str] | None = Field(
-        None, description="how reports call it: a text, or {en: ..., zh: ...}; null: its name"
+    title: dict[Language, str] | None = Field(
+        None,
+        description="how reports call it: a text, or {en: ..., zh: ...}; null: its name",
+        json_schema_extra=_text_or_block,
     )
     self_reported: bool = Field(
         False, description="true: the stage's own word, shown as such; false: verify computes it again"
@@ -87,19 +95,21 @@ class AddedMetric(Strict):
 
     def titles(self, name: str) -> dict[str, str]:
         """The title in each language; where only one is written, it stands in both."""
-        written = {"en": self.title, "zh": self.title} if isinstance(self.title, str) else dict(self.title or {})
-        known = next(iter(written.values()), name.replace("_", " "))
-        return {"en": written.get("en", known), "zh": written.get("zh", known)}
+        known = next(iter((self.title or {}).values()), name.replace("_", " "))
+        return {language: (self.title or {}).get(language, known) for language in LANGUAGES}
 
-    @field_validator("title")
+    @field_validator("title", mode="before")
     @classmethod
-    def _says_something(cls, value: str | dict[Language, str] | None) -> str | dict[Language, str] | None:
-        written = [value] if isinstance(value, str) else [] if value is None else list(value.values())
-        if value is not None and (not written or not all(_is_title(text) for text in written)):
+    def _says_something(cls, value: Any) -> Any:
+        written = dict.fromkeys(LANGUAGES, value) if isinstance(value, str) else value
+        if written is None:
+            return None
+        known = isinstance(written, dict) and set(written) <= set(LANGUAGES) and written
+        if not known or not all(_is_title(text) for text in written.values()):
             raise ValueError(
                 f"is no title; write up to {LONGEST_TITLE} characters without markup, or {{en: ..., zh: ...}}"
             )
-        return value
+        return written
 
 
 class AddedCriterion(Strict):
@@ -361,5 +371,11 @@ def definitions_of(name: str, stage: AddedStage) -> list[MetricDefinition]:
     ]
 
 
-def _is_title(text: str) -> bool:
-    return bool(text.strip()) and len(text) <= LONGEST_TITLE and text.isprintable() and not set(text) & _MARKUP
+def _is_title(text: Any) -> bool:
+    return (
+        isinstance(text, str)
+        and bool(text.strip())
+        and len(text) <= LONGEST_TITLE
+        and text.isprintable()
+        and not set(text) & _MARKUP
+    )

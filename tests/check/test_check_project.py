@@ -93,3 +93,15 @@ def test_a_parent_of_which_there_is_no_trace_is_a_problem(tmp_path):
     assert "gatewright runs" in found[0].way_out
     (folder / "runs" / "20990101-000000-aaaa").mkdir(parents=True)
     assert check_project(load_project(folder), with_model=False).problems == []
+
+
+def test_who_reads_rewritten_samples_and_what_may_be_rewritten_is_said(tmp_path: Path):
+    (tmp_path / "notes.md").write_text("# Spindle\n\nThe spindle makes a noise. Replace the belt.\n")
+    (tmp_path / "project.yaml").write_text(
+        "project: p\nbase_model: tiny\nsources: [{kind: notes, path: notes.md}]\nadded_stages:\n  expand:\n"
+        "    inputs: {samples: data/samples.parquet}\n    command: [echo]\n    outputs: [samples.parquet]\n"
+        "    rewrites: data/samples.parquet\n    metrics: {m: {unit: samples, self_reported: true}}\n"
+    )
+    (note,) = check_project(load_project(tmp_path), with_model=False).notes
+    assert "dry_run, stress_test, train and evaluate read expand/samples.parquet" in note
+    assert "Only data/samples.parquet can be rewritten" in note

@@ -68,7 +68,10 @@ def lines_before(answer: Answer, language: Language) -> list[str]:
 def lines_after(answer: Answer, language: Language) -> list[str]:
     """The preferred plan, the notes, and the refused plans with what would make them fit."""
     found = answer.found
-    lines = [preferred(found, found.plans[0], language) if found.plans else text(language, "none")]
+    shared = any(p.configuration.data_ranks > 1 for p in best_of_each((*found.plans, *found.refused), SHOWN))
+    ranks = text(language, "legend.ranks") if shared else ""
+    lines = [text(language, "legend", ranks=ranks)]
+    lines += [preferred(found, found.plans[0], language) if found.plans else text(language, "none")]
     lines += [f"  {note}" for note in notes(answer, language)]
     nearest = refused_kinds(found)
     for refused in nearest[:REFUSED_SHOWN]:

@@ -18,6 +18,11 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "hours": ("hours", "小时"),
     "money": ("price", "费用"),
     "binds": ("bound by", "受限于"),
+    "legend": (
+        "batch of a plan: micro batch x micro batches a step{ranks} x tokens of the longest sample",
+        "方案中的批：微批 x 每步微批数{ranks} x 最长样本词元数",
+    ),
+    "legend.ranks": (" x ranks", " x 进程数"),
     "checkpointing": ("checkpointing", "重算激活"),
     "one_card": ("1 card", "单卡"),
     "cards": ("{count} cards, {scheme}", "{count} 卡，{scheme}"),

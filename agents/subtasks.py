@@ -130,6 +130,13 @@ PIECES: dict[str, tuple[Piece, ...]] = {
             "evaluated_other_weights",
         ),
         _piece("losses", "compare losses", "比较损失", "eval_loss_change", "pairing_gain", "pairing_certainty"),
+        _piece(
+            "forgetting",
+            "keep what the base model knew",
+            "保持基座模型原有能力",
+            "general_text_wrong",
+            "general_text_loss_change",
+        ),
         _piece("answers", "generate answers", "生成回答", "fault_type_coverage", "ended_share"),
     ),
 }

@@ -14,7 +14,7 @@ from specs.parameters import PARAMETERS, Method, PlainTextKind, TrainingConfigur
 from specs.parent import Parent
 from specs.policy import Policy
 from specs.rehearsal import rehearsed_criteria
-from specs.sources import AnySource, known_time_zone
+from specs.sources import AnySource, GeneralText, known_time_zone
 from specs.stage_graph import StageGraph, stage_name_problem
 from specs.trials import TrialSettings
 
@@ -197,6 +197,9 @@ class Project(Strict):
     objective_mix: ObjectiveMix | None = Field(
         None, description="how much plain text is trained on beside questions and answers; null: all samples once"
     )
+    general_text: GeneralText | None = Field(
+        None, description="general text that the training must not forget; null: not measured"
+    )
     budget: Budget = Field(Budget(), description="what the training may cost")
     retention: Retention = Field(Retention(), description="what gc deletes when the command does not say")
     acceptance: dict[str, list[SpecCriterion]] = Field(
@@ -229,13 +232,16 @@ class Project(Strict):
     ledger: str | None = Field(None, description="database URL; null: SQLite in .gatewright/")
 
     def criteria(self, stage: str) -> list[Criterion]:
-        """What a stage is judged by: its defaults, the objective (for `evaluate`), what the spec adds or loosens."""
+        """What a stage is judged by: its defaults, objective and general text of `evaluate`, what the spec adds."""
         if stage in self.added_stages:
             return self.added_stages[stage].judged_by()
         criteria = default_criteria(stage)
         if self.objective and stage == "evaluate":
             goal = Criterion(metric=self.objective.metric, op=">=", bound=self.objective.at_least)
             criteria = merge(criteria, [goal])
+        if self.general_text and stage == "evaluate":
+            kept = Criterion(metric="general_text_loss_change", op="<=", bound=self.general_text.at_most)
+            criteria = merge(criteria, [kept])
         criteria = merge(criteria, [added.criterion() for added in self.acceptance.get(stage, [])])
         objective = self.objective.metric if self.objective else ""
         return criteria if self.rehearsal is None else rehearsed_criteria(stage, criteria, objective)

@@ -9,7 +9,14 @@ from specs.criteria import Criterion
 LEARNT: dict[str, frozenset[str]] = {
     "train": frozenset({"loss_trend", "training_hours"}),
     "evaluate": frozenset(
-        {"eval_loss_change", "pairing_gain", "pairing_certainty", "fault_type_coverage", "ended_share"}
+        {
+            "eval_loss_change",
+            "pairing_gain",
+            "pairing_certainty",
+            "fault_type_coverage",
+            "general_text_loss_change",
+            "ended_share",
+        }
     ),
 }
 """What says how much was learnt: of a rehearsal, which hardly trains, it is shown and blocks nothing."""

@@ -29,6 +29,18 @@ class Source(Strict):
         return path
 
 
+GENERAL_TEXT_ENDINGS = (".txt", ".md", ".markdown")
+"""Files that general text is read from."""
+
+
+class GeneralText(Source):
+    """Text that is not about the work of this project, on which forgetting is measured: loss before and after."""
+
+    passages: int = Field(48, ge=8, le=4096, description="pieces that the loss is measured on, at most")
+    tokens: int = Field(256, ge=32, le=32768, description="tokens of a piece at most")
+    at_most: float = Field(0.1, ge=0, description="largest rise of the loss that passes, in nats per token")
+
+
 WorkOrderField = Literal["device_model", "phenomenon", "steps", "repair", "fault_type", "date", "order_id"]
 FaultCodeField = Literal["fault_type", "meaning", "cause", "remedy", "device_model"]
 

@@ -51,6 +51,7 @@ def check_project(loaded: LoadedProject, with_model: bool) -> CheckReport:
     previews: dict[int, list[dict[str, str]]] = {}
     sources, problems = probe_sources(loaded.folder, loaded.spec, previews)
     problems = [*problems, *_hardware_problems(loaded), *_parent_problems(loaded), *_added_problems(loaded)]
+    problems += _general_text_problems(loaded)
     if with_model:
         problems = [*problems, *_model_problems(loaded, notes)]
     notes += [*_too_few(loaded, sources, bool(problems)), *_missing_packages(loaded), *_rewritten(loaded)]
@@ -118,6 +119,20 @@ def _hardware_problems(loaded: LoadedProject) -> list[Problem]:
         except InputError as error:
             found.append(Problem(loaded.file.name, None, "hardware.gpu", hardware.gpu, error.message, error.hint))
     return found
+
+
+def _general_text_problems(loaded: LoadedProject) -> list[Problem]:
+    """General text that cannot be read or is too little, said before anything is trained."""
+    from tasks.evaluate.general_text import require_enough
+
+    asked = loaded.spec.general_text
+    if asked is None:
+        return []
+    try:
+        require_enough(loaded.folder, asked)
+    except InputError as error:
+        return [Problem(loaded.file.name, None, "general_text.path", asked.path, error.message, error.hint)]
+    return []
 
 
 def _too_few_cards(loaded: LoadedProject, processes: int) -> list[Problem]:

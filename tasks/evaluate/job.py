@@ -29,8 +29,18 @@ class EvaluatedSample(Strict):
         return as_context(turns_of(self.model_dump()))
 
 
+class GeneralPassage(Strict):
+    """A piece of general text, on which forgetting is measured."""
+
+    source: str
+    location: str
+    text: str
+    encoding: str
+
+
 class EvaluateJob(Strict):
-    """`job.json`. The worker writes `eval_losses.parquet`, `generations.jsonl` and `evaluated.json` to `out`."""
+    """`job.json`. The worker writes `eval_losses.parquet`, `generations.jsonl` and `evaluated.json` to `out`, and
+    `general_losses.parquet` where there is general text."""
 
     base_model: Path = Field(description="local folder with safetensors weights and tokenizer")
     base_model_sha256: Sha256
@@ -40,6 +50,7 @@ class EvaluateJob(Strict):
     weights: str = Field("fp32", description="format that base and trained weights are loaded in")
     attention: str = "sdpa"
     samples: list[EvaluatedSample]
+    general: list[GeneralPassage] = Field(default_factory=list, description="general text; empty: none is measured")
     generate: list[str] = Field(description="sample ids to answer in full")
     parameters: EvaluateParameters
     out: Path

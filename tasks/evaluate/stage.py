@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from specs.errors import InputError
 from specs.files import write_bytes
 from specs.parameters import EvaluateParameters
 from specs.stages import Progress, StageContext, StageResult
-from tasks.evaluate.job import EvaluatedSample, EvaluateJob
+from tasks.evaluate.general_text import Drawn, draw_passages
+from tasks.evaluate.job import EvaluatedSample, EvaluateJob, GeneralPassage
 from tasks.evaluate.pairing import Question, mispair
 from tasks.evaluate.selection import choose_questions
 from tasks.parents import require_parent
@@ -38,8 +40,8 @@ _NOTES = {
 def run(context: StageContext, progress: Progress) -> StageResult:
     """Losses of base and adapter on own and mispaired answers, and answers in full, in a worker process.
 
-    Writes `eval_losses.parquet`, `generations.jsonl` and `evaluated.json`. Raises `InputError` without held-out
-    samples or trained weights.
+    Writes `eval_losses.parquet`, `generations.jsonl` and `evaluated.json`, and `general_losses.parquet` where the spec
+    names general text. Raises `InputError` without held-out samples or trained weights.
     """
     job, notes = make_job(context)
     path = context.logs / "evaluate_job.json"
@@ -64,6 +66,7 @@ def make_job(context: StageContext) -> tuple[EvaluateJob, list[str]]:
     generate = choose_questions(
         {r["sample_id"]: r["fault_type"] for r in asked}, parameters.generations, parameters.seed
     )
+    drawn = _general(context, parameters.seed)
     record = context.spec.parent_record
     quantized = effective["weights"].startswith("nf4")
     job = EvaluateJob(
@@ -75,6 +78,7 @@ def make_job(context: StageContext) -> tuple[EvaluateJob, list[str]]:
         weights="fp32" if quantized else effective["weights"],
         attention=effective["attention"],
         samples=[EvaluatedSample(**r, mispaired_with=pairs.get(r["sample_id"])) for r in rows],
+        general=[GeneralPassage(**asdict(p)) for p in drawn.passages],
         generate=generate,
         parameters=parameters,
         out=context.artifacts,
@@ -87,7 +91,22 @@ def make_job(context: StageContext) -> tuple[EvaluateJob, list[str]]:
     }
     texts = _NOTES[context.spec.language]
     values = {"asked": parameters.generations, "weights": effective["weights"]}
-    return job, [texts[name].format(n=n, **values) for name, n in counts.items() if n]
+    said = [texts[name].format(n=n, **values) for name, n in counts.items() if n]
+    return job, [*said, *(drawn.notes(context.spec.language) if drawn.passages else [])]
+
+
+def _general(context: StageContext, seed: int) -> Drawn:
+    """Passages of the general text that project.yaml names; none without one."""
+    asked = context.spec.general_text
+    if asked is None or context.base_model is None:
+        return Drawn()
+    import pyarrow.parquet as pq
+
+    from tasks.prompts import PromptTemplate
+
+    samples = context.inputs["data"] / "artifacts" / "samples.parquet"
+    trained = pq.read_table(samples, columns=["prompt", "answer"], filters=[("split", "=", "train")]).to_pylist()
+    return draw_passages(context.project_dir, asked, PromptTemplate.load(context.base_model), trained, seed)
 
 
 def _used(context: StageContext, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

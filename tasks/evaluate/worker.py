@@ -15,7 +15,7 @@ from specs.canonical import digest_folder
 from specs.errors import ModelError
 from specs.files import write_bytes, write_json, write_lines
 from specs.stages import Progress
-from tasks.evaluate.job import EvaluatedSample, EvaluateJob
+from tasks.evaluate.job import EvaluatedSample, EvaluateJob, GeneralPassage
 from tasks.interrupts import StopRequest
 from tasks.worker_side import Channel, work
 
@@ -73,7 +73,8 @@ class _Evaluation:
         """Score, answer, write."""
         began = time.monotonic()
         own, other = _sequences(self.job.samples, self.template)
-        sequences = [*own, *other.values()]
+        general = [self.template.encode("", passage.text) for passage in self.job.general]
+        sequences = [*own, *other.values(), *general]
         before = digest_folder(self.folder)
         losses: dict[str, list[Summed]] = {}
         answers: dict[str, list[Answer]] = {}
@@ -85,6 +86,9 @@ class _Evaluation:
             device = str(model.device)
         if digest_folder(self.folder) != before:
             raise ModelError(f"{self.folder} changed while it was evaluated", "find out who writes there; run again")
+        if general:
+            found = {which: losses[which][-len(general) :] for which in ("base", "adapter")}
+            _write_table(self.job.out / "general_losses.parquet", _general_columns(self.job.general, found))
         columns = _columns(self.job.samples, own, list(other), losses)
         _write_table(self.job.out / "eval_losses.parquet", columns)
         write_lines(self.job.out / "generations.jsonl", self._generations(answers))
@@ -225,12 +229,23 @@ def _columns(
     }
 
 
+def _general_columns(passages: Sequence[GeneralPassage], losses: dict[str, list[Summed]]) -> dict[str, list[Any]]:
+    """Columns of general_losses.parquet; losses in nats per predicted token."""
+    return {
+        **{name: [getattr(p, name) for p in passages] for name in GeneralPassage.model_fields},
+        "n_tokens": [s.tokens for s in losses["base"]],
+        "loss_base": [s.nats / s.tokens for s in losses["base"]],
+        "loss_adapter": [s.nats / s.tokens for s in losses["adapter"]],
+    }
+
+
 def _write_table(path: Path, columns: dict[str, list[Any]]) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    texts = ("sample_id", "kind", "fault_type", "mispaired_with")
-    kinds = {n: pa.string() if n in texts else pa.int64() if n == "n_answer_tokens" else pa.float64() for n in columns}
+    texts = ("sample_id", "kind", "fault_type", "mispaired_with", *GeneralPassage.model_fields)
+    counts = ("n_answer_tokens", "n_tokens")
+    kinds = {n: pa.string() if n in texts else pa.int64() if n in counts else pa.float64() for n in columns}
     buffer = io.BytesIO()
     pq.write_table(pa.table(columns, schema=pa.schema(list(kinds.items()))), buffer, compression="zstd")
     write_bytes(path, buffer.getvalue())

@@ -30,6 +30,7 @@ from specs.canonical import digest_folder
 from specs.criteria import Metric
 from tasks.verify import training_logs as logs
 from tasks.verify.evaluate_answers import References, coverage
+from tasks.verify.general_text import general_text
 from tasks.verify.rehearsal import part_wrong, share_of
 from tasks.verify.tensors import trained_folder
 
@@ -60,6 +61,7 @@ def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str,
         "fault_type_coverage": _coverage(answers, samples, context, "adapter"),
         "fault_type_coverage_base": _coverage(answers, samples, context, "base"),
         "ended_share": _ended(answers),
+        **general_text(artifacts, context, samples, bool(losses)),
     }
 
 

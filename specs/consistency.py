@@ -93,6 +93,7 @@ def check(spec: Project, tree: Tree) -> list[Problem]:
         *_acceptance(spec, tree),
         *_objective(spec, tree),
         *_objective_mix(spec, tree),
+        *_trials(spec, tree),
         *_parent(spec, tree),
         *_limits(spec, tree),
         *_sources(spec, tree),
@@ -149,6 +150,13 @@ def _objective(spec: Project, tree: Tree) -> Iterator[Problem]:
     names = [d.name for d in definitions("evaluate")]
     if spec.objective and spec.objective.metric not in names:
         yield unknown_metric(("objective", "metric"), "evaluate", spec.objective.metric, tree)
+
+
+def _trials(spec: Project, tree: Tree) -> Iterator[Problem]:
+    """Trials of a rank need an adapter."""
+    if spec.method == "full" and "rank" in spec.dry_run.trials.vary:
+        rule = "method full trains every weight: there is no adapter whose rank could be tried"
+        yield tree.problem(("dry_run", "trials", "vary"), rule, "Take rank out, or choose another method", "rank")
 
 
 def _objective_mix(spec: Project, tree: Tree) -> Iterator[Problem]:

@@ -128,8 +128,17 @@ def _general_text_problems(loaded: LoadedProject) -> list[Problem]:
     asked = loaded.spec.general_text
     if asked is None:
         return []
+    from tasks.data.files import matching_files
+
     try:
         require_enough(loaded.folder, asked)
+        learnt = {path for source in loaded.spec.sources for path in matching_files(loaded.folder, source.path)}
+        both = sorted(path.name for path in learnt & set(matching_files(loaded.folder, asked.path)))
+        if both:
+            raise InputError(
+                f"{both[0]} is a source of this project too: of what is trained on nothing can be forgotten",
+                "put the general text into a folder of its own, with text that is not about this work",
+            )
     except InputError as error:
         return [Problem(loaded.file.name, None, "general_text.path", asked.path, error.message, error.hint)]
     return []

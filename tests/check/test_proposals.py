@@ -146,6 +146,31 @@ def test_more_processes_than_the_cards_that_are_planned_for_are_named(tmp_path: 
 
 
 @pytest.mark.parametrize(
+    ("path", "said"), [("general", ""), ("nothing", "no such file"), ("a.md", "a.md is a source of this project too")]
+)
+def test_general_text_must_be_there_and_be_no_source(path: str, said: str, tmp_path: Path):
+    paragraphs = "\n\n".join(f"The {n}. day was quiet by the river." for n in range(9))
+    (tmp_path / "general").mkdir()
+    for name in ("a.md", "general/b.txt"):
+        (tmp_path / name).write_text(paragraphs, encoding="utf-8")
+    more = f"general_text: {{path: {path}}}\n"
+    write(tmp_path, "  - {kind: notes, path: a.md}\n", more=more)
+    found = report(tmp_path).problems
+    assert [p.path for p in found] == (["general_text.path"] if said else [])
+    assert all(said in p.rule and p.line == 4 for p in found)
+
+
+def test_trials_of_a_rank_need_an_adapter(tmp_path: Path):
+    table(tmp_path, ENGLISH)
+    write(tmp_path, MAPPED, more="method: full\ndry_run: {trials: {vary: [lr, rank]}}\n")
+    with pytest.raises(SpecError) as caught:
+        report(tmp_path)
+    [problem] = caught.value.problems
+    assert (problem.path, problem.line) == ("dry_run.trials.vary", 5)
+    assert "no adapter" in problem.rule
+
+
+@pytest.mark.parametrize(
     ("cards", "visible", "enough"), [(2, None, True), (1, None, False), (4, "0", False), (4, "0,1,-1,2", True)]
 )
 def test_more_processes_than_this_machine_has_cards_are_refused_with_what_there_is(cards, visible, enough):

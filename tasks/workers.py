@@ -52,10 +52,11 @@ def worker_environment(
         "PYTHONUTF8": "1",
         "OMP_WAIT_POLICY": "passive",
         # glibc gives freed tensors of 1 MiB and more back, so that a peak is what was allocated; smaller ones would
-        # cost a third of the step in page faults, and huge pages halve what is left of that. Its cache of small freed
-        # blocks would hold the heap at its highest: free room below it, into which tensors of later steps are cut.
+        # cost a third of the step in page faults, and huge pages halve what is left of that. Its two caches of small
+        # freed blocks (tcache, fast bins) would hold the heap at its highest: free room below it, which stays with the
+        # process and into which tensors of later steps are cut.
         "MALLOC_MMAP_THRESHOLD_": str(2**20),
-        "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.tcache_count=0",
+        "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.tcache_count=0:glibc.malloc.mxfast=0",
         "OMP_NUM_THREADS": str(threads),
         "MKL_NUM_THREADS": str(threads),
         "HF_HUB_OFFLINE": "1",

@@ -178,6 +178,17 @@ def _attach(model: Any, training: TrainingConfiguration) -> Any:
         ) from error
 
 
+def gradient_nodes(model: Any) -> list[Any]:
+    """Autograd's nodes that add to the gradients of what is trained: held, they are made once.
+
+    Otherwise each forward pass makes them anew among its activations, and what is left of them stands in the middle of
+    the heap until the next one does.
+    """
+    from torch.autograd.graph import get_gradient_edge
+
+    return [get_gradient_edge(p).node for p in model.parameters() if p.requires_grad]
+
+
 def is_adapted(model: Any) -> bool:
     """Whether adapters are trained rather than the weights themselves."""
     return hasattr(model, "peft_config")

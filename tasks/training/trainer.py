@@ -26,6 +26,7 @@ from tasks.training.feed import Feed, MicroBatch, PlannedMicroBatch, Step
 from tasks.training.job import Job
 from tasks.training.logbook import CENSUS, CONTINUITY, METRICS, MICRO_BATCHES, SPIKES, Logbook
 from tasks.training.measure import PeakMeter
+from tasks.training.models import gradient_nodes
 from tasks.training.ranks import Ranks
 from tasks.training.recorder import Recorder, describe_fed, record_memory
 from tasks.training.spikes import MOST_ROLL_BACKS, SpikeWindow, accepted_losses, passed_over_steps
@@ -122,6 +123,7 @@ class PlannedTrainer(Trainer):
         self.step_loss = math.nan
         self.step_grad_norm = math.nan
         self.skipped_in_a_row = 0
+        self.gradient_nodes = gradient_nodes(model)
         self.remove_callback(PrinterCallback)
         self.add_callback(Recorder(self))
 

@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from specs.errors import ModelError
-from tasks.training.models import build_trainable, check_possible, export, load_base, load_trained, load_weights
+from tasks.training.models import (
+    build_trainable,
+    check_possible,
+    export,
+    gradient_nodes,
+    load_base,
+    load_trained,
+    load_weights,
+)
 from tests.support.samples import small_training
 
 
@@ -95,3 +103,19 @@ def test_weights_of_another_rank_are_refused(tiny_model, tmp_path):
 def test_nothing_trained_is_said(tiny_model, tmp_path: Path):
     with pytest.raises(ModelError, match="neither adapter/ nor model/"):
         load_trained(tiny_model, tmp_path)
+
+
+def test_nodes_that_add_to_gradients_are_made_once_where_they_are_held():
+    """Made anew in each forward pass, they would stand in the heap among its activations."""
+    import torch
+
+    layer = torch.nn.Linear(3, 2)
+    layer.bias.requires_grad_(False)
+    held = gradient_nodes(layer)
+    assert len(held) == 1
+    for _ in range(2):
+        loss = layer(torch.ones(1, 3)).sum()
+        assert loss.grad_fn.next_functions[0][0].next_functions[-1][0].next_functions[0][0] is held[0]
+        loss.backward()
+        del loss
+    assert gradient_nodes(layer)[0] is held[0]

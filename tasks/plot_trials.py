@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from specs.base import Language
 from specs.trials import BASE, Outcome, TrialsReport
-from tasks.plot_drawings import NotShown, legend
+from tasks.plot_drawings import NotShown
 from tasks.plot_style import BLUE, GREEN, GREY, ORANGE, new_figure, whole
 from tasks.plot_text import words
 
@@ -35,7 +35,7 @@ def trials(artifacts: Path, language: Language) -> Figure:
     if not shown:
         raise NotShown("trials/*/probes.jsonl")
     figure, axes = new_figure(3.4)
-    axes.axhline(0, color=GREY, linewidth=1, label=words(language, "trials_none"))
+    axes.axhline(0, color=GREY, linewidth=1)
     for outcome, curve in shown:
         steps, means = [s for s, _, _ in curve], [m for _, m, _ in curve]
         colour, down = _COLOURS[outcome.name], outcome.name.endswith("-down")
@@ -47,7 +47,7 @@ def trials(artifacts: Path, language: Language) -> Figure:
     axes.set_ylabel(words(language, "trials_axis"))
     axes.margins(x=0.02)
     whole(axes.xaxis)
-    legend(axes)
+    axes.legend(loc="best", ncols=2)  # up to five entries: more than the line of the title holds
     return figure
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -114,7 +115,10 @@ _NOTHING = frozenset({"na", "none", "null", "nan", "nil", "无", "暂无", "空"
 
 def letters(text: str) -> str:
     """Letters and digits only, in NFC."""
-    return "".join(c for c in raw.composed(text) if c.isalnum())
+    return _NO_LETTER.sub("", raw.composed(text))
+
+
+_NO_LETTER = re.compile(r"[\W_]+")
 
 
 def table_rows_of(files: RawFiles) -> Iterator[tuple[str, str, list[str], Row, Mapping[str, object]]]:

@@ -8,11 +8,12 @@ which pairs can reach the threshold at all, and these few are compared as sets.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
-from tasks.verify.data_texts import THRESHOLD, grams, similarity
+from tasks.verify.data_texts import THRESHOLD, grams_of, similarity
 
 Counts = npt.NDArray[np.float32]
 BUCKETS_PER_GRAM = 3
@@ -21,11 +22,11 @@ ROWS_AT_ONCE = 1024
 
 
 class HeldOut:
-    """The held-out texts in one view of them; `near` holds the indices of those that a training text came near to."""
+    """The held-out texts, folded, in one view of them; `near` holds the indices of those a training text came near to."""
 
     def __init__(self, texts: Sequence[str], threshold: float = THRESHOLD) -> None:
         self.threshold = threshold
-        self.sets = [grams(text) for text in texts]
+        self.sets = [grams_of(text) for text in texts]
         self.sizes = np.asarray([len(s) for s in self.sets], np.float64)
         usual = float(np.median(self.sizes)) if texts else 1.0
         self.buckets = 1 << max(6, int(np.ceil(np.log2(BUCKETS_PER_GRAM * usual + 1))))
@@ -34,18 +35,18 @@ class HeldOut:
 
     def _counts(self, sets: Sequence[set[str]]) -> Counts:
         sizes = np.asarray([len(s) for s in sets], np.int64)
-        bucket = np.fromiter((hash(gram) for s in sets for gram in s), np.int64, int(sizes.sum())) % self.buckets
+        bucket = np.fromiter(map(hash, chain.from_iterable(sets)), np.int64, int(sizes.sum())) % self.buckets
         place = np.repeat(np.arange(len(sets)), sizes) * self.buckets + bucket
         return (
             np.bincount(place, minlength=len(sets) * self.buckets).reshape(len(sets), self.buckets).astype(np.float32)
         )
 
     def compare(self, texts: Sequence[str]) -> None:
-        """Compare training texts with every held-out text."""
+        """Compare training texts, folded as the held-out ones are, with every held-out text."""
         if not self.sets:
             return
         for at in range(0, len(texts), ROWS_AT_ONCE):
-            sets = [grams(text) for text in texts[at : at + ROWS_AT_ONCE]]
+            sets = [grams_of(text) for text in texts[at : at + ROWS_AT_ONCE]]
             sizes = np.asarray([len(s) for s in sets], np.float64)
             at_most = self.counts @ self._counts(sets).T
             needed = self.threshold / (1 + self.threshold) * (self.sizes[:, None] + sizes[None, :])

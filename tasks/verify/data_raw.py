@@ -74,7 +74,7 @@ def decode_again(data: bytes, recorded: str) -> tuple[str, bool]:
     except UnicodeDecodeError:
         pass
     else:
-        few = sum(c > "\x7f" for c in text) <= 4 and recorded in ("gb18030", "big5")
+        few = recorded in ("gb18030", "big5") and sum(c > "\x7f" for c in text) <= 4
         if "\x00" not in text and not few:
             return text, recorded in ("utf-8", "utf-8-sig")
     try:
@@ -274,7 +274,7 @@ def table_characters(name: str, path: Path, encoding: str, sheet: str) -> int:
 def _visible(text: str, besides: str = "") -> int:
     """How many characters are neither white space nor in `besides`."""
     marks = re.escape(besides)
-    return sum(len(found.group()) for found in re.finditer(rf"[^\s{marks}]+", text))
+    return len(re.sub(rf"[\s{marks}]+", "", text))
 
 
 def document_characters(name: str, path: Path, encoding: str) -> list[Counter[str]]:

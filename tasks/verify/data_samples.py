@@ -26,7 +26,8 @@ REQUIRED = {
     "sensor": ("fault_type", "phenomenon", "repair", "prompt", "answer"),
     "instruction": ("prompt", "answer"),
 }
-VIEWS = (texts.content, texts.question_and_answer)
+VIEWS = (lambda s: texts.fold(texts.content(s)), lambda s: texts.fold(texts.question_and_answer(s)))
+"""What similarity is measured on, folded: what a sample says, and its question with its answer."""
 Sample = Mapping[str, Any]
 Value = float | tuple[float | None, str]
 
@@ -103,25 +104,31 @@ def take_census(samples: ParquetRows, template: PromptTemplate, allowed: Sequenc
     near = [HeldOut([view(s) for s in held_out]) for view in VIEWS]
     census = Census(sought=[tuple_of_keys(s) for s in held_out])
     for batch in samples.batches():
-        _count(census, batch, template, allowed)
-        trained = [s for s in batch if s["split"] == "train"]
-        for view, index in zip(VIEWS, near, strict=True):
-            index.compare([view(s) for s in trained])
+        folded = [[view(s) for s in batch] for view in VIEWS]
+        _count(census, batch, list(zip(*folded, strict=True)), template, allowed)
+        for said, index in zip(folded, near, strict=True):
+            index.compare([text for text, s in zip(said, batch, strict=True) if s["split"] == "train"])
     census.near = set().union(*(index.near for index in near))
     return census
 
 
 def tuple_of_keys(sample: Sample) -> tuple[int, int]:
     """The keys of what a sample says, and of its question with its answer."""
-    said, asked = (key_of(texts.fold(view(sample))) for view in VIEWS)
+    said, asked = (key_of(view(sample)) for view in VIEWS)
     return said, asked
 
 
-def _count(census: Census, batch: Sequence[Sample], template: PromptTemplate, allowed: Sequence[str]) -> None:
+def _count(
+    census: Census,
+    batch: Sequence[Sample],
+    folded: Sequence[tuple[str, ...]],
+    template: PromptTemplate,
+    allowed: Sequence[str],
+) -> None:
     before = [turns_of(s) for s in batch]
     encoded = template.encode_many([s["prompt"] for s in batch], [s["answer"] for s in batch], before)
     census.personal += personal.in_samples(batch, allowed)
-    for sample, tokens in zip(batch, encoded, strict=True):
+    for sample, tokens, views in zip(batch, encoded, folded, strict=True):
         train = sample["split"] == "train"
         census.train += train
         census.held_out += sample["split"] == "eval"
@@ -141,7 +148,7 @@ def _count(census: Census, batch: Sequence[Sample], template: PromptTemplate, al
             census.manual_lengths.append(sample["n_tokens"])
         census.ids.append(key_of(sample["sample_id"]))
         census.places.append(place_of(sample["source"], sample["location"]))
-        keys = tuple_of_keys(sample)
+        keys = [key_of(text) for text in views]
         census.said.append(keys[0])
         if train:
             census.trained.extend(keys)

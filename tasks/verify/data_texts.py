@@ -12,6 +12,7 @@ from tasks.verify.personal import blank
 
 THRESHOLD = 0.7
 
+_CHINESE = re.compile("[\u3400-\u9fff]")
 _WORD = re.compile(r"(?:(?<!\w)[-+](?=\d))?\w+(?:[.\-+/#*]\w+)*")
 _LIST_MARK = re.compile(
     r"(?:(?<=\s)|(?<=^)|(?<=[;；。.,，:：]))[(（]?(?:\d{1,2}(?:[)）、]|[.．](?!\d))|[①-⑳])", re.MULTILINE
@@ -36,15 +37,21 @@ def question_and_answer(sample: Mapping[str, Any]) -> str:
 
 def fold(text: str) -> str:
     """Words in NFKC and folded case, without punctuation but inside words; no spaces between Chinese characters."""
+    if text.isascii():
+        return " ".join(_WORD.findall(text.lower().replace("_", " ")))
     words = _WORD.findall(unicodedata.normalize("NFKC", text).casefold().replace("_", " "))
     return re.sub(r"(?<=[\u3400-\u9fff]) (?=[\u3400-\u9fff])", "", " ".join(words))
 
 
 def grams(text: str) -> set[str]:
     """Character 3-grams of Chinese text, 5-grams of other text."""
-    folded = fold(text)
+    return grams_of(fold(text))
+
+
+def grams_of(folded: str) -> set[str]:
+    """The grams of a text that is folded already."""
     size = 5
-    if any("\u3400" <= c <= "\u9fff" for c in folded):
+    if not folded.isascii() and _CHINESE.search(folded):
         folded, size = folded.replace(" ", ""), 3
     return {folded[i : i + size] for i in range(max(1, len(folded) - size + 1))}
 

@@ -41,7 +41,7 @@ _NOTHING = frozenset({"无", "暂无", "空", "none", "null", "nan", "nil", "n/a
 
 def tokens(text: str) -> list[str]:
     """Runs of Latin letters and digits, and every other letter by itself, in NFKC and folded case."""
-    return _TOKEN.findall(unicodedata.normalize("NFKC", text).casefold())
+    return _TOKEN.findall(text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold())
 
 
 def said_by(prompt: str, answer: str) -> str:
@@ -68,7 +68,10 @@ def says_otherwise(raw: str, said: str, masked: int, loses: bool, named: str) ->
     may be there besides: the machine that the source is about, a heading.
     """
     raw = personal.without_placeholders(raw)  # paragraphs are kept masked
-    has, says = Counter(tokens(raw)), Counter(tokens(personal.without_placeholders(said)))
+    read, spoken = tokens(raw), tokens(personal.without_placeholders(said))
+    if read == spoken:
+        return False
+    has, says = Counter(read), Counter(spoken)
     if says - has - Counter(tokens(named)) or _out_of_order(f"{raw}\n{named}", said):
         return True
     lost = (Counter(tokens(without_labels(raw))) - says).total()

@@ -8,11 +8,9 @@ from typing import Any
 
 from specs.canonical import sha256_file
 from specs.criteria import Metric
-from tasks.verify import data_texts as texts
 from tasks.verify.data_leaks import HeldOut
+from tasks.verify.data_samples import VIEWS
 from tasks.verify.parquet_rows import ParquetRows
-
-VIEWS = (texts.content, texts.question_and_answer)
 
 
 def parent_leakage(samples: ParquetRows, context: Mapping[str, Any]) -> Metric:

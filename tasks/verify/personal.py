@@ -65,6 +65,9 @@ _ACCOUNT = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 
+_MAY_BE_ACCOUNT = re.compile("微信|wechat|qq", re.IGNORECASE)
+_MAY_ANNOUNCE = re.compile("电话|手机|座机|phone|mobile|tel", re.IGNORECASE)
+"""What must be in a text before the costlier patterns can find anything."""
 _SHOUTED = re.compile(r"[A-Z0-9_\-]*\d[A-Z0-9_\-]*")
 """Capitals with digits: a part number, also after the word WeChat."""
 
@@ -78,16 +81,19 @@ def personal_data(text: str, allowed: Iterable[str] = ()) -> list[str]:
 
 
 def _names(text: str) -> list[str]:
-    return [
-        *_TITLED.findall(text),
-        *(m.group(1) for pattern in (_ROLE, _MISTER, _BY_INITIAL) for m in pattern.finditer(text)),
-    ]
+    found = [m.group(1) for pattern in (_MISTER, _BY_INITIAL) for m in pattern.finditer(text)]
+    if not text.isascii():
+        found += [*_TITLED.findall(text), *(m.group(1) for m in _ROLE.finditer(text))]
+    return found
 
 
 def _without_names(text: str) -> list[str]:
-    found = [*_numbers(text), *(m for m in _MAIL.findall(text) if not _AT_A_RATING.search(m)), *_plates(text)]
-    found += [m.group(1) or m.group(2) for m in _ACCOUNT.finditer(text) if not _SHOUTED.fullmatch(m.group(1) or "")]
-    announced = (m.group(1) for m in _ANNOUNCED.finditer(text))
+    found = [*_numbers(text), *([] if text.isascii() else _plates(text))]
+    if "@" in text:
+        found += [m for m in _MAIL.findall(text) if not _AT_A_RATING.search(m)]
+    if _MAY_BE_ACCOUNT.search(text):
+        found += [m.group(1) or m.group(2) for m in _ACCOUNT.finditer(text) if not _SHOUTED.fullmatch(m.group(1) or "")]
+    announced = (m.group(1) for m in _ANNOUNCED.finditer(text)) if _MAY_ANNOUNCE.search(text) else ()
     return found + [number for number in announced if 7 <= sum(map(str.isdigit, number)) <= 15]
 
 
@@ -155,10 +161,18 @@ def in_samples(samples: Sequence[Mapping[str, Any]], allowed: Iterable[str]) -> 
     known = {_letters(entry) for entry in allowed}
     total = 0
     for sample in samples:
-        text = "\n".join(str(sample[name] or "") for name in FIELDS).translate(_NARROW)
+        text = "\n".join(str(sample[name] or "") for name in _searched(sample))
+        text = text if text.isascii() else text.translate(_NARROW)
         found = {_letters(one) for one in (*_without_names(text), *_names(_without_machine(sample, text)))}
         total += len(found - known)
     return total
+
+
+def _searched(sample: Mapping[str, Any]) -> tuple[str, ...]:
+    """The fields to look at: prompt and answer stand in the text once more, as they were rendered."""
+    text = str(sample["text"] or "")
+    rendered = all(str(sample[name] or "") in text for name in ("prompt", "answer"))
+    return tuple(name for name in FIELDS if not rendered or name not in ("prompt", "answer"))
 
 
 def _without_machine(sample: Mapping[str, Any], text: str) -> str:

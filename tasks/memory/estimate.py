@@ -27,14 +27,25 @@ PROGRAM = "tasks.memory.estimate_program"
 
 def estimate(settings: TraceSettings, device: Device | None = None, progress: Progress | None = None) -> Account:
     """One account, traced; from the cache when it was asked before. `device` adds whether it fits."""
-    found = _cached(_key(settings), settings, progress or Quiet(), coefficients=False)
+    path = _place(_key(settings))
+    found = _read(path)
+    if found is None:
+        found = _run(settings, progress or Quiet(), False)
+        write_json(path, found)
     account = Account.model_validate(found["account"])
     return account.on(device) if device else account
 
 
 def coefficients_for(settings: TraceSettings, progress: Progress | None = None) -> AccountCoefficients:
     """Coefficients for the neighbourhood of one batch; from the cache when a wide enough set is there."""
-    found = _cached(_family_key(settings), settings, progress or Quiet(), coefficients=True)
+    path = _place(_family_key(settings))
+    found = _read(path)
+    if found is None or not _covers(found, settings):
+        both = _run(settings, progress or Quiet(), True)["coefficients"]
+        for micro_batches, made in zip((1, 2), both, strict=True):
+            other = settings.model_copy(update={"gradient_accumulation": micro_batches})
+            write_json(_place(_family_key(other)), {"account": None, "coefficients": made})
+        found = {"coefficients": both[settings.gradient_accumulation > 1]}
     return AccountCoefficients.model_validate(found["coefficients"])
 
 
@@ -79,14 +90,8 @@ def _family_key(settings: TraceSettings) -> str:
     return "family-" + _key(settings.model_copy(update=same))
 
 
-def _cached(key: str, settings: TraceSettings, progress: Progress, *, coefficients: bool) -> dict[str, Any]:
-    path = places.home() / "accounts" / f"{key}.json"
-    found = _read(path)
-    if found and not (coefficients and not _covers(found, settings)):
-        return found
-    found = _run(settings, progress, coefficients)
-    write_json(path, found)
-    return found
+def _place(key: str) -> Path:
+    return places.home() / "accounts" / f"{key}.json"
 
 
 def _covers(found: dict[str, Any], settings: TraceSettings) -> bool:

@@ -26,15 +26,16 @@ def body(job_file: Path, channel: Channel, stop: StopRequest) -> None:
 
 
 def answer(settings: dict[str, Any], want_coefficients: bool) -> dict[str, Any]:
-    """The account, or the coefficients where they are asked for: a trace of it is among theirs."""
+    """The account, or the coefficients where they are asked for: of a step of one micro batch, and of several."""
     quiet_libraries()
-    from tasks.memory.fit import account, coefficients
+    from tasks.memory.fit import account, coefficients_of_both
     from tasks.memory.settings import TraceSettings
 
     wanted = TraceSettings.model_validate(settings)
     with told(wanted, "traced"):
         if want_coefficients:
-            return {"account": None, "coefficients": coefficients(wanted).model_dump(mode="json")}
+            both = [found.model_dump(mode="json") for found in coefficients_of_both(wanted)]
+            return {"account": None, "coefficients": both}
         return {"account": account(wanted).model_dump(mode="json"), "coefficients": None}
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tasks.memory.account import Account, AccountCoefficients, Basis, PlacePolynomial, Regime, powers
 from tasks.memory.assembly import assembled, gathered_in_16_bits, named, notes, with_autocast
-from tasks.memory.fold import folded
+from tasks.memory.fold import folded, folded_both
 from tasks.memory.host import host
 from tasks.memory.model import configuration
 from tasks.memory.settings import FRAMEWORK_BYTES, LIBRARY_BYTES, TraceSettings
@@ -56,11 +56,29 @@ def grid(settings: TraceSettings) -> Grid:
     return Grid(tuple((1, s) for s in lengths), several, (max(2, most // 2), middle))
 
 
-def coefficients(settings: TraceSettings) -> AccountCoefficients:
-    """Trace the grid and fit every resident at every place; the fit is exact at the grid and checked beside it."""
+def coefficients_of_both(settings: TraceSettings) -> tuple[AccountCoefficients, AccountCoefficients]:
+    """Trace the grid once, and fit it for a step of one micro batch and for one of several, which no peak tells apart.
+
+    What is asked for first by a project is the one, soon after the other.
+    """
     where = grid(settings)
-    traces = {p: folded(batch(settings, p), optimizer_step=False) for p in (*where.one, *where.several, where.check)}
-    whole = folded(settings)
+    points = (*where.one, *where.several, where.check)
+    traces = {p: folded_both(batch(settings, p), optimizer_step=False) for p in points}
+    whole = folded_both(settings)
+    alone, several = (
+        _fitted(
+            settings.model_copy(update={"gradient_accumulation": micro_batches}),
+            where,
+            {p: both[which] for p, both in traces.items()},
+            whole[which],
+        )
+        for which, micro_batches in enumerate((1, max(2, settings.gradient_accumulation)))
+    )
+    return alone, several
+
+
+def _fitted(settings: TraceSettings, where: Grid, traces: dict[Point, Trace], whole: Trace) -> AccountCoefficients:
+    """Every resident at every place as a polynomial; exact at the grid, and checked beside it."""
     basis = ONE if len(where.one) == len(ONE) else LINEAR
     beside = host(whole, settings)
     draft = AccountCoefficients(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tasks.memory.model import PER_LAYER_KEYS, configuration
 from tasks.memory.settings import TraceSettings
-from tasks.memory.trace import trace
+from tasks.memory.trace import trace, trace_both
 from tasks.memory.traced import Trace, continued
 
 WHOLE_UP_TO = 8
@@ -49,7 +50,15 @@ def _period(pattern: list[tuple[object, ...]]) -> int:
 def folded(settings: TraceSettings, optimizer_step: bool = True) -> Trace:
     """Peaks of the whole model, each place extrapolated by itself."""
     plan = depths(settings)
-    traces = [trace(settings, depth, optimizer_step) for depth in plan.traced]
-    if len(traces) == 1:
-        return traces[0]
-    return continued(traces[0], traces[1], plan.traced, plan.wanted)
+    return _whole([trace(settings, depth, optimizer_step) for depth in plan.traced], plan)
+
+
+def folded_both(settings: TraceSettings, optimizer_step: bool = True) -> tuple[Trace, Trace]:
+    """The same of a step of one micro batch and of a step of several, for the cost of one of them."""
+    plan = depths(settings)
+    alone, several = zip(*(trace_both(settings, depth, optimizer_step) for depth in plan.traced), strict=True)
+    return _whole(alone, plan), _whole(several, plan)
+
+
+def _whole(traces: Sequence[Trace], plan: Depths) -> Trace:
+    return traces[0] if len(traces) == 1 else continued(traces[0], traces[1], plan.traced, plan.wanted)

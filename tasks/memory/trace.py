@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial, wraps
 from typing import Any
 from unittest.mock import patch
@@ -20,7 +20,7 @@ from tasks.memory.inference import trace_inference
 from tasks.memory.places import watch_layers
 from tasks.memory.settings import CUBLAS_WORKSPACE_BYTES, ROUNDING, TraceSettings
 from tasks.memory.sizes import bytes_of, parameters_of
-from tasks.memory.timeline import Peak, Place, Timeline, outliving, peaks
+from tasks.memory.timeline import Peak, Place, Timeline, accumulating, outliving, peaks
 from tasks.memory.traced import Trace
 from tasks.memory.tracker import StorageTracker
 
@@ -56,6 +56,15 @@ def trace(settings: TraceSettings, depth: int | None = None, optimizer_step: boo
         if settings.method == "inference":
             return trace_inference(settings, depth)
         return _trace(settings, depth, optimizer_step, ()).trace
+
+
+def trace_both(settings: TraceSettings, depth: int | None = None, optimizer_step: bool = True) -> tuple[Trace, Trace]:
+    """`trace` of a step of one micro batch and of a step of several, from one recorded timeline."""
+    with _one_sequence_a_row(), experts.grouped_products():
+        alone = settings.model_copy(update={"gradient_accumulation": 1})
+        found = _trace(alone, depth, optimizer_step, ())
+    later = peaks(accumulating(found.timeline), ROUNDING[settings.device])
+    return found.trace, replace(found.trace, peaks=later)
 
 
 def record(settings: TraceSettings, depth: int, others: Sequence[Optimizer]) -> Recording:

@@ -209,7 +209,7 @@ def _loss_path(case: Case) -> Any:
         if "foak" in name:
             return "fused-2025" if source.endswith("a100_80gb.csv") else "fused"
         return "hf-2024"
-    if re.search(r"CutCrossEntropy|Liger|chunked CE|unsloth", notes + (case["attention"] or ""), re.IGNORECASE):
+    if re.search(r"CutCrossEntropy|(?<!no )Liger|chunked CE|unsloth", notes + (case["attention"] or ""), re.IGNORECASE):
         return "chunked"
     return "current" if "litgpt" in source else "hf-2024"
 

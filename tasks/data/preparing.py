@@ -165,7 +165,7 @@ def _fit(shards: Shards, rows: pl.DataFrame, kept: I64, counts: Counter[str]) ->
         pieces.add([m.draft for m in fitted.samples], [])
     whole = kept[~np.isin(kept, over)]
     columns = ("source", "location", "kind", "device_model", "fault_type", "group", "part", "cut_tokens")
-    names = [*columns, "n_tokens", "learnt"]
+    names = [*columns, "n_tokens", "learnt", "plain_text"]
     made = pieces.narrow()
     frame = pl.concat(
         [

@@ -28,6 +28,7 @@ from specs.parameters import DataParameters
 from tasks.data.extraction import Asking
 from tasks.data.lengths import measure_many, unusable
 from tasks.data.merging import critical, hashes
+from tasks.data.objectives import is_plain_text
 from tasks.data.privacy import Masker
 from tasks.data.records import Draft, Fate, Unit
 from tasks.data.shingles import I64, ShingleSets, joined, shingle_sets
@@ -35,7 +36,7 @@ from tasks.data.similarity import normalise
 from tasks.data.sketches import Sketches, empty_sketches, sketches_of
 from tasks.prompts import PromptTemplate
 
-VERSION = 4
+VERSION = 5
 """Of what a shard holds and how it is made; another one never uses the shards of this one."""
 
 _TYPES: dict[str, pa.DataType] = {"str": pa.string(), "int": pa.int32(), "tuple[str, ...]": pa.list_(pa.string())}
@@ -46,14 +47,14 @@ ROWS = pa.schema(
         *((name, pa.string()) for name in (*_UNIT, "kind")),
         *((f.name, _TYPES[str(f.type)]) for f in _DRAFT),
         *((name, pa.string()) for name in ("rendered_prompt", "answer", "content", "asked", "unusable")),
-        *((name, pa.int32()) for name in ("n_tokens", "learnt", "filled")),
+        *((name, pa.int32()) for name in ("n_tokens", "learnt", "filled", "plain_text")),
         *((name, pa.uint64()) for name in ("exact", "guard")),
     ]
 )
 FATES = pa.schema([(name, pa.string()) for name in (*_UNIT, "fate", "reason", "merged_into")])
 NARROW = ("source", "location", "kind", "device_model", "fault_type", "group", "unusable")
 """Text columns that are short enough to be held for all rows at once."""
-NUMBERS = ("part", "cut_tokens", "n_tokens", "learnt", "filled", "exact", "guard")
+NUMBERS = ("part", "cut_tokens", "n_tokens", "learnt", "filled", "plain_text", "exact", "guard")
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +210,7 @@ def _table(drafts: Sequence[Draft], recipe: Recipe) -> pa.Table:
         "n_tokens": [m.n_tokens for m in measured],
         "learnt": [m.learnt for m in measured],
         "filled": [filled(d) for d in drafts],
+        "plain_text": [int(is_plain_text({"prompt": m.prompt})) for m in measured],
         "exact": hashes(content),
         "guard": hashes(["\x1f".join(sorted(guard)) for guard in guards]),
     }

@@ -184,8 +184,8 @@ def _distribution(values: pl.Series) -> dict[str, int]:
 
 
 def _plain_kinds(samples: pl.DataFrame) -> dict[str, int]:
-    """Samples without a prompt by kind: those of which every token is learnt."""
-    return _distribution(samples.filter(pl.col("learnt") == pl.col("n_tokens"))["kind"])
+    """Plain text by kind."""
+    return _distribution(samples.filter(pl.col("plain_text") == 1)["kind"])
 
 
 def _lengths(lengths: pl.Series) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from specs.parameters import TrainingConfiguration
+from specs.parameters import LoraParameters, TrainingConfiguration
 from specs.students_t import quantile
 from specs.trials import BASE, CERTAINTY, Confirmation, Outcome, Trend, TrialDimension, TrialSettings
 
@@ -79,7 +79,7 @@ def _with_rank(base: TrainingConfiguration, name: str, rank: int) -> Variant:
     return Variant(name, "rank", base.lora.rank, rank, base.model_copy(update={"lora": lora}), cannot)
 
 
-def changed_rank(training: TrainingConfiguration, rank: int) -> Any:
+def changed_rank(training: TrainingConfiguration, rank: int) -> LoraParameters:
     """The adapter of another rank and the same scale."""
     return training.lora.model_copy(update={"rank": rank, "alpha": training.lora.alpha * rank / training.lora.rank})
 

@@ -6,6 +6,7 @@ Plain HTTP instead of the prefect client, whose import alone takes longer than a
 from __future__ import annotations
 
 import json
+import time
 import urllib.error
 import urllib.request
 import uuid
@@ -15,6 +16,9 @@ from typing import Any
 from flows import server
 from flows.state import RunState
 from specs.errors import GatewrightError
+
+AGAIN_AFTER_S = (0.0, 0.5, 2.0)
+"""Tries, each so long after the one before."""
 
 
 def ring(state: RunState) -> bool:
@@ -27,14 +31,30 @@ def ring(state: RunState) -> bool:
     running = server.running()
     if running is None:
         return False
-    try:
-        run = _call(running.api_url, "GET", f"/flow_runs/{state.flow_run}")
-        if not run.get("deployment_id") or (run.get("state") or {}).get("type") != "PAUSED":
-            return False
-        answer = _call(running.api_url, "POST", f"/flow_runs/{state.flow_run}/resume", {})
-        return bool(answer.get("status") == "ACCEPT")
-    except (urllib.error.URLError, OSError, ValueError, GatewrightError):
+    for wait_s in AGAIN_AFTER_S:
+        time.sleep(wait_s)
+        try:
+            return _rung(running.api_url, state.flow_run)
+        except (OSError, ValueError, GatewrightError) as error:
+            if not is_busy(error):
+                return False
+    return False
+
+
+def _rung(api_url: str, flow_run: str) -> bool:
+    """One try: whether Prefect took the suspended run up again. Raises what the connection raises."""
+    run = _call(api_url, "GET", f"/flow_runs/{flow_run}")
+    if not run.get("deployment_id") or (run.get("state") or {}).get("type") != "PAUSED":
         return False
+    answer = _call(api_url, "POST", f"/flow_runs/{flow_run}/resume", {})
+    return bool(answer.get("status") == "ACCEPT")
+
+
+def is_busy(error: Exception) -> bool:
+    """Whether a server is there and could not answer now: its database is locked, or it took too long."""
+    if isinstance(error, urllib.error.HTTPError):
+        return error.code >= 500
+    return isinstance(error, TimeoutError) or isinstance(getattr(error, "reason", None), TimeoutError)
 
 
 def _call(api_url: str, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:

@@ -7,6 +7,8 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.error
+from email.message import Message
 from pathlib import Path
 
 import httpx
@@ -63,6 +65,7 @@ def test_an_error_that_is_none_of_the_connection_is_not_taken_for_a_lost_server(
 
 PASSAGE = """
 import json, os, sys
+from email.message import Message
 from pathlib import Path
 import psutil
 from tests.support import light_run
@@ -135,3 +138,35 @@ def test_a_server_killed_in_the_middle_of_a_stage_does_not_hold_the_run_up(tmp_p
     finally:
         for record in home.rglob("gatewright-server.json"):
             os.kill(json.loads(record.read_bytes())["pid"], signal.SIGTERM)
+
+
+def test_the_doorbell_rings_again_at_a_busy_server_and_once_at_one_that_is_gone(monkeypatch):
+    from types import SimpleNamespace
+
+    from flows import doorbell, server
+    from flows.state import RunState
+
+    monkeypatch.setattr(server, "running", lambda: SimpleNamespace(api_url="http://127.0.0.1:1/api"))
+    monkeypatch.setattr(doorbell, "AGAIN_AFTER_S", (0.0, 0.0, 0.0))
+    paused = {"deployment_id": "d", "state": {"type": "PAUSED"}}
+    answers: list[dict[str, object] | Exception] = []
+
+    def call(api_url: str, method: str, path: str, body: object = None) -> dict[str, object]:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(doorbell, "_call", call)
+    locked = urllib.error.HTTPError("http://x", 500, "database is locked", Message(), None)
+    state = RunState(flow_runs=["f"])
+    for given, rung in (
+        ([paused, locked, paused, {"status": "ACCEPT"}], True),
+        ([TimeoutError(), paused, {"status": "ACCEPT"}], True),
+        ([urllib.error.URLError(TimeoutError()), locked, locked], False),
+        ([urllib.error.URLError(ConnectionRefusedError())], False),
+        ([{"deployment_id": "d", "state": {"type": "RUNNING"}}], False),
+    ):
+        answers[:] = given
+        assert doorbell.ring(state) is rung
+        assert answers == []

@@ -94,6 +94,10 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "UNCONFIRMED on the base model: {name} {before} -> {after} follows trials on a smaller model; {why}",
         "未在基座模型上确认：{name} {before} -> {after} 依据较小模型上的试验；{why}",
     ),
+    "trend_limited": (
+        "{wanted} was tried, and the limits of the project allow less of a change",
+        "试验的是 {wanted}，项目的限制只允许较小的改动",
+    ),
     "trend_not_run": ("the paired run on the base model was not made: {reason}", "未在基座模型上做配对试验：{reason}"),
     "trend_in_noise": (
         "the paired run on the base model does not stand out of its noise ({said})",

@@ -62,10 +62,12 @@ def _follow(draft: Draft, context: ProposerContext, found: TrialsReport, trend: 
     if trend.dimension == "rank":
         alpha = draft.get("training.lora.alpha") * taken / before
         draft.choose("training.lora.alpha", alpha, "trend_alpha", source="dry_run")
-    if (warning := _unconfirmed(found, language)) is not None:
-        draft.warnings.append(
-            text(language, "warn_trend_unconfirmed", name=name, before=shown(before), after=shown(taken), why=warning)
-        )
+    why = _unconfirmed(found, language)
+    if taken != wanted:
+        why = text(language, "trend_limited", wanted=shown(wanted))
+    if why is not None:
+        values = {"name": name, "before": shown(before), "after": shown(taken), "why": why}
+        draft.warnings.append(text(language, "warn_trend_unconfirmed", **values))
 
 
 def _rounded(lr: float) -> float:

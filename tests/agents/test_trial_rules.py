@@ -100,6 +100,14 @@ def test_a_value_that_the_spec_fixes_stays_and_is_not_called_unconfirmed():
     assert not any("UNCONFIRMED" in w for w in found.warnings)
 
 
+def test_a_value_that_the_limits_hold_back_was_not_tried_and_is_marked():
+    before = proposed({}).parameters["training"]["lr"]
+    bounded = project(stages={"train": {"lr": {"max": 2 * before}}})
+    found = proposed(trials(outcome(), confirmation=CONFIRMED), bounded)
+    assert found.parameters["training"]["lr"] == pytest.approx(2 * before)
+    assert any("UNCONFIRMED" in w and f"{3 * before:g} was tried" in w for w in found.warnings)
+
+
 def test_a_chinese_project_is_told_in_chinese():
     found = proposed(
         trials(outcome(), confirmation={"status": "not run", "changes": ["lr-up"], "reason": "x"}),

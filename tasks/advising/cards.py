@@ -107,7 +107,7 @@ def _tried(
 ) -> list[Row]:
     machines = [(g, machine_named(g.name, count)) for g, count in cards]
     kinds = {(m.device.bf16, m.flash, m.device.count): m for _, m in machines}.values()
-    wanted = [settings for kind in kinds for settings in wanted_families(architecture, kind, workload, limits)]
+    wanted = [s for kind in kinds for s in wanted_families(architecture, kind, workload, limits, explain=False)]
     longest = max(workload.length_limits(positions_of(architecture)))
     families = families_for(wanted, limits.optimizers, longest, progress)
     if progress is not None:

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from specs.base import Language, Strict
 from specs.hardware import find_gpu, find_model
-from specs.parameters import Method
+from specs.parameters import Method, Optimizer
 from specs.stages import Progress
 from tasks.advising.claims import Claim
 from tasks.advising.texts import text
-from tasks.planning.machine import machine_named
+from tasks.planning.families import families_for
+from tasks.planning.machine import Machine, machine_named
 from tasks.planning.plans import Limits, Plan
-from tasks.planning.search import find_plans
+from tasks.planning.search import search, wanted_families
 from tasks.planning.weighing import BAND
 from tasks.planning.workload import Workload
 
@@ -131,14 +132,21 @@ def _recipe(gpu: str, method: Method, progress: Progress | None, ladder: Sequenc
         if _hopeless(model, method, machine.device.usable_bytes):
             continue
         workload = Workload(limits=LENGTHS, effective_batch=EFFECTIVE_BATCH)
-        limits = Limits(methods=(method,), offload=False)
-        found = find_plans(model, find_model(model).architecture, machine, workload, limits, None, progress)
-        for plan in found.plans:
-            c = plan.configuration
-            right = c.activation_checkpointing and (c.optimizer == "paged_adamw_8bit") == paged and c.method == method
-            if right and c.optimizer != "adamw_8bit" and plan.utilisation <= BAND[1]:
+        optimizer: Optimizer = "paged_adamw_8bit" if paged else "adamw_fused"
+        limits = Limits(methods=(method,), optimizers=(optimizer,), offload=False)
+        for plan in _plans(model, machine, workload, limits, progress):
+            if plan.utilisation <= BAND[1]:
                 return Recipe(gpu=card.name, method=method, model=model, plan=plan)
     return Recipe(gpu=card.name, method=method, model=None, plan=None)
+
+
+def _plans(model: str, machine: Machine, workload: Workload, limits: Limits, progress: Progress | None) -> list[Plan]:
+    """Feasible plans that recompute activations, the preferred first: others are not even recorded."""
+    architecture = find_model(model).architecture
+    wanted = wanted_families(architecture, machine, workload, limits, explain=False)
+    recomputed = [settings for settings in wanted if settings.activation_checkpointing]
+    families = families_for(recomputed, Limits().optimizers, max(LENGTHS), progress)
+    return search(model, architecture, machine, workload, limits, families, explain=False).plans
 
 
 def _hopeless(model: str, method: Method, usable_bytes: int) -> bool:

@@ -35,11 +35,12 @@ MOST_DIVIDED = 2
 
 
 def wanted_families(
-    architecture: dict[str, Any], machine: Machine, workload: Workload, limits: Limits
+    architecture: dict[str, Any], machine: Machine, workload: Workload, limits: Limits, *, explain: bool = True
 ) -> list[TraceSettings]:
-    """The families that a search needs, those of the ways out included."""
+    """The families that a search needs; with `explain` those of the ways out included."""
     found: dict[tuple[Any, ...], TraceSettings] = {}
-    for c in candidates(machine, workload, with_ways_out(limits), positions_of(architecture)):
+    tried = with_ways_out(limits) if explain else limits
+    for c in candidates(machine, workload, tried, positions_of(architecture)):
         if (kin := kin_of(c)) not in found:
             found[kin] = family_settings(settings_of(architecture, c, machine, limits))
     return list({key_of(s): s for s in found.values()}.values())
@@ -63,7 +64,7 @@ def search(
     explain: bool = True,
     accounts: Accounts | None = None,
 ) -> PlanSearch:
-    """All candidates, ranked and refused. `families` holds at least those of `wanted_families`.
+    """All candidates, ranked and refused. `families` holds those of `wanted_families`; others are refused.
 
     For one model on many cards: without `explain` ways out are not looked for, and `accounts`, empty at first, carries
     what was derived from one search to the next (the same architecture, limits and kind of device).

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specs.parameters import TrainingConfiguration
+from tasks.memory.family import Family
 from tasks.planning.candidates import placements
 from tasks.planning.families import Families, key_of
 from tasks.planning.measured import Measured, Times, configuration_of, times_of
@@ -382,3 +383,17 @@ def test_lengths_that_the_model_was_not_made_for_are_named():
     asked = Workload(limits=(4096, 1000, 512))
     assert asked.length_limits(1024) == [1024, 512]
     assert asked.left_out(1024) == [4096]
+
+
+def test_families_of_ways_out_are_recorded_only_where_somebody_reads_them():
+    limits = Limits(methods=("full",))
+    wanted = [wanted_families(SMALL, machine_of(2**33), WORKLOAD, limits, explain=explain) for explain in (True, False)]
+    assert [{s.method for s in found} for found in wanted] == [{"full", "lora", "qlora"}, {"full"}]
+
+
+def test_candidates_whose_family_was_not_recorded_are_refused_and_the_others_are_as_before(families: Families):
+    some = {k: f for k, f in families.items() if isinstance(f, Family) and f.settings.activation_checkpointing}
+    part = search("small", SMALL, machine_of(2**33), WORKLOAD, FEW, some, explain=False)
+    whole = search("small", SMALL, machine_of(2**33), WORKLOAD, FEW, families, explain=False)
+    assert part.plans == [p for p in whole.plans if p.configuration.activation_checkpointing]
+    assert part.candidates == whole.candidates

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from array import array
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,9 +26,12 @@ REQUIRED = {
     "sensor": ("fault_type", "phenomenon", "repair", "prompt", "answer"),
     "instruction": ("prompt", "answer"),
 }
-VIEWS = (lambda s: texts.fold(texts.content(s)), lambda s: texts.fold(texts.question_and_answer(s)))
-"""What similarity is measured on, folded: what a sample says, and its question with its answer."""
 Sample = Mapping[str, Any]
+VIEWS: tuple[Callable[[Sample], str], ...] = (
+    lambda s: texts.fold(texts.content(s)),
+    lambda s: texts.fold(texts.question_and_answer(s)),
+)
+"""What similarity is measured on, folded: what a sample says, and its question with its answer."""
 Value = float | tuple[float | None, str]
 
 

@@ -29,6 +29,7 @@ def cuts_unfounded(
     """Cuts that no rule allows: only prompts are shortened, under `truncate_prompt`, to the limit and no further."""
     limit = files.parameters.max_length
     allowed = files.parameters.over_long == "truncate_prompt" and limit is not None
+    conversations = {name for name, _, _ in files.files("instructions")} if files.whole_conversations else set()
     for batch in files.ledger.batches(["source", "location", "fate", "cut_tokens"]) if cut else ():
         for row in batch:
             if not row["cut_tokens"]:
@@ -39,9 +40,9 @@ def cuts_unfounded(
                 findings.add(CLAIMS, name, "tokens said to be cut, and the parameters allow no cut")
             elif row["cut_tokens"] < 0 or not found or not found[0]["prompt"]:
                 findings.add(CLAIMS, name, "tokens said to be cut where there is no prompt to cut")
-            elif len(found) > 1 or any(turn.role == "user" for turn in turns_of(found[0])):
-                continue  # the turns of a conversation are compared with its record
-            elif not limit - _STEP <= _tokens(found[0], template) <= limit:
+            elif row["source"] in conversations:
+                continue  # what was left out of them is compared turn by turn with their records
+            elif not limit - CUT_STEP <= _tokens(found[0], template) <= limit:
                 findings.add(CLAIMS, name, f"said to be cut, and not as long as the limit of {limit} tokens")
 
 
@@ -49,7 +50,7 @@ def _tokens(sample: Mapping[str, Any], template: PromptTemplate) -> int:
     return len(template.encode(sample["prompt"], sample["answer"], turns_of(sample)).input_ids)
 
 
-_STEP = 8
+CUT_STEP = 8
 """Tokens that the last character before the cut can be at most: a prompt is cut between characters."""
 
 

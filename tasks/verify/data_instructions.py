@@ -15,7 +15,7 @@ from typing import Any
 from tasks.prompts import PromptTemplate
 from tasks.turns import Turn, Turns, turns_of
 from tasks.verify.data_answers import Answers
-from tasks.verify.data_claims import cut_miscounted
+from tasks.verify.data_claims import CUT_STEP, cut_miscounted
 from tasks.verify.data_fates import Gone
 from tasks.verify.data_rows import RawFiles
 from tasks.verify.data_words import in_order
@@ -114,8 +114,18 @@ class _Rules:
             if wrong:
                 yield METRIC, wrong
                 return
+        for part in parts:
+            if self._badly_cut(record, part, claimed, masked):
+                yield CLAIMS, f"its question is cut, and it is not as long as the limit of {self.limit} tokens"
         if not masked:
             yield from ((CLAIMS, wrong) for wrong in self._length_faults(record, parts, claimed))
+
+    def _badly_cut(self, record: Record, part: _Part, claimed: int, masked: bool) -> bool:
+        """Whether more of a question is gone than had to. Of masked ones it is known only where nothing else can be."""
+        if not claimed or self.limit is None or len(part.pairs) > 1:
+            return False
+        cut = len(record.pairs) == 1 if masked else part.pairs[0][0] != record.pairs[part.first][0]
+        return cut and not self.limit - CUT_STEP <= self._said(part) <= self.limit
 
     def _may_cut(self, parts: Sequence[_Part], number: int) -> bool:
         """A question is cut only where it stands alone with its answer."""

@@ -22,7 +22,7 @@ ROWS_AT_ONCE = 1024
 
 
 class HeldOut:
-    """The held-out texts, folded, in one view of them; `near` holds the indices of those a training text came near to."""
+    """The held-out texts in one view of them, folded; `near` holds the indices of those near a training text."""
 
     def __init__(self, texts: Sequence[str], threshold: float = THRESHOLD) -> None:
         self.threshold = threshold

@@ -123,6 +123,14 @@ def test_what_the_over_long_rule_makes_of_a_conversation_is_no_fault(
         assert list(rules(template, limit, rule, last).faults(record, samples, claimed + 1, False))
 
 
+def test_a_question_cut_further_than_the_limit_asks_for_is_named(template: PromptTemplate):
+    record = replace(RECORD, pairs=(("why " + "x " * 40, "It is hot."),))
+    left = replace(draft_of(record), prompt=record.pairs[0][0][:20])
+    whole, now = (measure(d, "en", template).n_tokens for d in (draft_of(record), left))
+    faults = rules(template, whole - 5, "truncate_prompt").faults(record, [sample_of(left)], whole - now, False)
+    assert [wrong.startswith("its question is cut") for _, wrong in faults] == [True]
+
+
 def test_turns_left_out_though_there_is_room_and_divisions_without_need_are_named(template: PromptTemplate):
     whole = whole_tokens(template, RECORD)
     first, rest = replace(RECORD, pairs=PAIRS[:1]), replace(RECORD, pairs=PAIRS[1:])

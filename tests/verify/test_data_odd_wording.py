@@ -100,7 +100,8 @@ def test_odd_masked_and_shortened_sources_raise_no_alarm(tmp_path: Path, tiny_mo
             ],
         }
     )
-    parameters = {"over_long": "truncate_prompt", "max_length": LIMIT}
+    learnt = {"en": "every_answer", "zh": "last_answer"}[language]
+    parameters = {"over_long": "truncate_prompt", "max_length": LIMIT, "conversation_loss": learnt}
     run_stage(tmp_path, spec, tiny_model, tmp_path / "out", **parameters)
     context = stage_context(tmp_path, spec, tiny_model, tmp_path / "out", **parameters)
     found = metrics(tmp_path / "out", {}, context.model_dump(mode="json"))

@@ -9,8 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from specs.criteria import judge
 from specs.metrics import OF_REWRITTEN
+from tasks.added.stage import metrics as added_metrics
 from tasks.verify import rewritten
+from tests.support.stages import small_spec
 
 NO_PARENT: dict[str, Any] = {"spec": {}, "project_dir": "."}
 FAULTS = ("主轴异响，更换轴承", "刀库不到位，调整限位开关", "液压泵漏油，更换密封圈", "冷却液不足，清洗过滤网")
@@ -79,3 +82,22 @@ def test_a_table_that_cannot_be_searched_passes_nothing(tmp_path, after):
     found = rewritten.metrics(tmp_path / "before.parquet", tmp_path / "after.parquet", NO_PARENT)
     assert {metric.value for metric in found.values()} == {None}
     assert all(metric.reason for metric in found.values())
+
+
+def test_a_stage_that_rewrites_samples_is_measured_whatever_it_declares(tmp_path):
+    stage = {
+        "inputs": {"samples": "data/samples.parquet"},
+        "command": ["echo"],
+        "outputs": ["samples.parquet"],
+        "rewrites": "data/samples.parquet",
+        "metrics": {"m": {"unit": "samples", "self_reported": True}},
+    }
+    spec = small_spec(added_stages={"expand": stage})
+    for name, table in (("data", rows()), ("expand", changed(s0=rows()[4]["answer"]))):
+        (tmp_path / name / "artifacts").mkdir(parents=True)
+        pq.write_table(pa.Table.from_pylist(table), tmp_path / name / "artifacts" / "samples.parquet")
+    context = {"spec": spec.model_dump(mode="json"), "stage": "expand", "project_dir": str(tmp_path)}
+    found = added_metrics(tmp_path / "expand", {"data": tmp_path / "data"}, context)
+    assert [name for name in found if name != "m"] == [d.name for d in OF_REWRITTEN]
+    failed = {v.metric for v in judge(spec.criteria("expand"), found) if v.blocking and not v.passed}
+    assert failed == {"exact_duplicate_leakage", "near_duplicate_leakage"}

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from flows.rewritten import rewritten_samples
 from flows.run_state import RunState
+from flows.stress_records import StressRecords
 from flows.workspace import Workspace, frozen_spec
 from specs.base import Language
-from specs.canonical import sha256_bytes
-from specs.errors import GatewrightError, InputError
+from specs.errors import InputError
 from specs.hardware import find_gpu
 from specs.parameters import TrainingConfiguration
 from tasks.memory.devices import Device
-from tasks.planning.measured import Measured, Peak, peak_of, times_of
+from tasks.planning.measured import Measured, times_of
 
 
 @dataclass(frozen=True)
@@ -49,15 +47,15 @@ def data_of(workspace: Workspace, state: RunState) -> RunData:
     finished = {stage: found.number for stage, found in state.inputs(state.stages).items()}
     table = rewritten_samples(workspace, spec, finished) or samples / "artifacts" / "samples.parquet"
     lengths = _lengths(table)
-    stress, notes = _attempt(workspace, state, "stress_test"), list[str]()
-    training = _training(stress)
-    measured, device = None, dict[str, Any]()
-    if stress is not None and training is not None:
-        buckets = _document(stress / "artifacts" / "measurement.json").get("buckets") or []
-        measured = Measured(training=training, times=times_of(buckets), peak=_peak(workspace, state))
-        device = _document(stress / "artifacts" / "device.json")
+    stress = StressRecords(workspace, state.current("stress_test"))
+    training, notes = stress.training(), list[str]()
+    measured, device = None, stress.read("device.json")
+    if training is not None:
+        times = times_of(stress.read("measurement.json").get("buckets") or [])
+        measured = Measured(training=training, times=times, peak=stress.peak())
         notes += ["no_times"] if measured.times is None else []
         notes += ["no_peak"] if measured.peak is None else []
+    notes += ["changed_records"] if stress.changed else []
     return RunData(
         run=workspace.run,
         project=spec.project,
@@ -101,18 +99,6 @@ def model_folder(workspace: Workspace) -> Path:
     return model_of(workspace, frozen_spec(workspace)).folder
 
 
-def _peak(workspace: Workspace, state: RunState) -> Peak | None:
-    """The measured peak of the stress test that counts; null where its file is gone, changed, or none."""
-    from flows.measured import CALIBRATION, published_bytes
-
-    attempt = state.current("stress_test")
-    try:
-        data = published_bytes(workspace, attempt, CALIBRATION) if attempt else None
-        return peak_of(json.loads(data), sha256_bytes(data)) if data else None
-    except (GatewrightError, OSError, ValueError, KeyError, TypeError):
-        return None
-
-
 def _attempt(workspace: Workspace, state: RunState, stage: str) -> Path | None:
     """The folder of the newest published attempt that still counts."""
     attempt = state.current(stage)
@@ -129,20 +115,3 @@ def _lengths(path: Path) -> dict[str, tuple[int, ...]]:
     table = pq.read_table(path, columns=["split", "n_tokens"]).to_pydict()
     pairs = list(zip(table["split"], table["n_tokens"], strict=True))
     return {split: tuple(sorted(int(n) for s, n in pairs if s == split)) for split in ("train", "eval")}
-
-
-def _training(stress: Path | None) -> TrainingConfiguration | None:
-    """The configuration that was measured: the one the attempt wrote, where it climbed, else that of its proposal."""
-    if stress is None:
-        return None
-    found = _document(stress / "artifacts" / "configuration.json")
-    found = found or _document(stress / "proposal.json").get("parameters", {}).get("training", {})
-    return TrainingConfiguration.model_validate(found) if found else None
-
-
-def _document(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}

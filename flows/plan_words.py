@@ -115,7 +115,7 @@ def notes(answer: Answer, language: Language) -> list[str]:
         lines.append(text(language, "indivisible", ranks=ranks, batch=found.effective_batch))
     given = answer.given
     if given is not None:
-        lines += [text(language, note) for note in given.notes if answer.unused is None]
+        lines += [text(language, note) for note in given.notes if answer.unused is None or note == "changed_records"]
     if given is not None and answer.unused:
         values = {"was": given.measured_on[1] or "?", "base": given.base_model}
         lines.append(text(language, answer.unused, **values, device=found.device, model=found.model))

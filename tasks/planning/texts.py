@@ -176,6 +176,10 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "the stress test of this run has no record of its peak that can be trusted: memory is predicted",
         "本次运行的压力测试没有可信的峰值记录：内存为预测值",
     ),
+    "changed_records": (
+        "records of the stress test of this run are gone or were changed, and are not used: gatewright audit verify",
+        "本次运行的压力测试记录缺失或被改动，未采用：gatewright audit verify",
+    ),
     "ran": (
         "what the stress test ran: {plan}: {share} of what can be used, measured",
         "压力测试所跑：{plan}：占可用的 {share}，实测",

@@ -85,14 +85,15 @@ class Crashes:
         if (code := forked(go_on)) != 0:
             return [f"the next process did not finish the run: {code}"]
         now = self._outcome(workspace)
-        faults = [f"{key}: {now[key]} instead of {value}" for key, value in self.unharmed.items() if now[key] != value]
+        faults = [f"{key}: {_beside(now[key], value)}" for key, value in self.unharmed.items() if now[key] != value]
         faults += wrong(workspace)
         shutil.rmtree(project)
         return faults
 
     def _outcome(self, workspace: Workspace) -> dict[str, Any]:
         found = outcome(workspace)
-        if not self.kind.ORDERED:
+        if not self.kind.ORDERED:  # where a run stopped to wait depends on what had its turn by then
+            found["kinds"] = [kind for kind in found["kinds"] if kind != "run.waits"]
             return {key: sorted(v, key=json.dumps) if isinstance(v, list) else v for key, v in found.items()}
         return found
 
@@ -129,6 +130,17 @@ def outcome(workspace: Workspace) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     """Without what differs between any two runs: the run's id, and the digest of evidence, which holds times."""
     return {k: v for k, v in value.items() if k not in ("run", "digest")} if isinstance(value, dict) else value
+
+
+def _beside(now: Any, before: Any) -> str:
+    """What one list or table holds and the other does not; all of both where only the order differs."""
+    entries = [list(found.items()) if isinstance(found, dict) else found for found in (now, before)]
+    held, expected = ([json.dumps(entry, sort_keys=True) for entry in found] for found in entries)
+    more, less = (
+        list((Counter(held) - Counter(expected)).elements()),
+        list((Counter(expected) - Counter(held)).elements()),
+    )
+    return f"{more} more, {less} less" if more or less else f"{held} instead of {expected}"
 
 
 def wrong(workspace: Workspace) -> list[str]:

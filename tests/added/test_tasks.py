@@ -52,7 +52,7 @@ texts = st.lists(st.sampled_from([*SHORTS, *WORDS, "报警", " ", "-", "2", "（
 
 
 @given(dictionaries, texts)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_what_was_expanded_is_explained_whatever_expansions_share(known, text):
     for style in ("explain", "replace"):
         new = abbreviations.Expander(known, style)(text)

@@ -8,8 +8,8 @@ Activations come from the trace. What is gathered, reduced and kept beside them 
   DeepSpeed sets it.
 - `fsdp`: every layer is a unit, what lies outside of layers one more that stays gathered from forward to backward.
   FSDP1 (2024) gathers one layer at a time under re-entrant checkpointing, and with frozen weights its hooks keep the
-  input and the gradient of every checkpointed layer until backward ends. FSDP2 gathers the next layer ahead and copies
-  out of a buffer as large as the layer.
+  input and the gradient of every checkpointed layer until backward ends. FSDP2 gathers the next layer ahead, copies
+  out of a buffer as large as the layer, and sends gradients from one.
 """
 
 from __future__ import annotations
@@ -139,15 +139,29 @@ class Fsdp(Rank):
             reduced = whole.trainable_bytes * grow / ranks
             fresh = float(whole.root_weight_bytes) if whole.trains_all and place.phase in BACKWARD else 0.0
         found["gradients"] = fresh + (0.0 if self.offloads_weights else reduced)
-        layer = whole.layer_weight_bytes - (0.0 if whole.trains_all else layer_gradients)
-        found["gathered"] = float(whole.root_weight_bytes)
-        if place.layer is not None:
-            found["gathered"] += layer if self.generation.reentrant else 2 * layer
-        if place.layer is not None and place.phase == "backward" and not self.generation.reentrant:
-            found["communication"] = layer_gradients
+        layer = float(whole.layer_weight_bytes)
+        if self.generation.reentrant and not whole.trains_all:
+            layer -= layer_gradients  # FSDP1 wrapped adapters by themselves
+        found["gathered"] = whole.root_weight_bytes + self._gathered_layers(place) * layer
+        if done and not self.generation.reentrant:
+            found["communication"] = layer_gradients  # of the layer before, until its own reduction is waited for
         if self.generation.reentrant and not whole.trains_all and self.settings.activation_checkpointing and done:
             found["activations"] = parts.get("activations", 0.0) + (2 * done - 1) * whole.layer_input_bytes
         return found
+
+    def _gathered_layers(self, place: Place) -> int:
+        """Layers of whole weights at a place, the buffers that are copied out of or gathered ahead with them.
+
+        FSDP2 as its code does on a process group without other ranks (`tests/memory/test_fake_ranks.py`): the buffer
+        of a layer stays until the next is copied out, and backward gathers one layer ahead, of which the first has
+        none.
+        """
+        if self.generation.reentrant:
+            return int(place.layer is not None)
+        if place.layer is None:
+            return int(place.part != "before" and place.phase in ("forward", "loss", "evaluate", *BACKWARD))
+        first = place.phase in BACKWARD and self.done(place) == self.whole.layers - 1
+        return 1 if first else 2
 
     def host_bytes(self) -> float:
         """Shards that are offloaded: states with their fp32 copy, and weights with gradients."""

@@ -27,11 +27,18 @@ class HeldOut:
     def __init__(self, texts: Sequence[str], threshold: float = THRESHOLD) -> None:
         self.threshold = threshold
         self.sets = [grams_of(text) for text in texts]
-        self.sizes = np.asarray([len(s) for s in self.sets], np.float64)
-        usual = float(np.median(self.sizes)) if texts else 1.0
+        usual = float(np.median([len(s) for s in self.sets])) if texts else 1.0
         self.buckets = 1 << max(6, int(np.ceil(np.log2(BUCKETS_PER_GRAM * usual + 1))))
-        self.counts = self._counts(self.sets)
+        sizes = np.asarray([len(s) for s in self.sets], np.float32)
+        needed = self.share * sizes
+        self.counts = np.column_stack([self._counts(self.sets), -needed, np.ones_like(needed)])
+        self.slack = 1e-3 + 1e-5 * float(sizes.max(initial=0.0))
         self.near: set[int] = set()
+
+    @property
+    def share(self) -> float:
+        """Grams that two texts as similar as the threshold have in common, as a share of those of both."""
+        return self.threshold / (1 + self.threshold)
 
     def _counts(self, sets: Sequence[set[str]]) -> Counts:
         sizes = np.asarray([len(s) for s in sets], np.int64)
@@ -42,14 +49,20 @@ class HeldOut:
         )
 
     def compare(self, texts: Sequence[str]) -> None:
-        """Compare training texts, folded as the held-out ones are, with every held-out text."""
+        """Compare training texts, folded as the held-out ones are, with every held-out text.
+
+        What is needed is subtracted by two more columns of the product: a pass over all pairs for it would take
+        several times as long as the product itself.
+        """
         if not self.sets:
             return
         for at in range(0, len(texts), ROWS_AT_ONCE):
             sets = [grams_of(text) for text in texts[at : at + ROWS_AT_ONCE]]
-            sizes = np.asarray([len(s) for s in sets], np.float64)
-            at_most = self.counts @ self._counts(sets).T
-            needed = self.threshold / (1 + self.threshold) * (self.sizes[:, None] + sizes[None, :])
-            for i, j in zip(*np.nonzero(at_most >= needed - 1e-3), strict=True):
-                if int(i) not in self.near and similarity(self.sets[i], sets[j]) >= self.threshold:
-                    self.near.add(int(i))
+            needed = self.share * np.asarray([len(s) for s in sets], np.float32)
+            counts = np.column_stack([self._counts(sets), np.ones_like(needed), -needed])
+            spare = self.counts @ counts.T
+            slack = max(self.slack, 1e-3 + 1e-5 * float(needed.max(initial=0.0)))
+            for pair in np.flatnonzero(spare >= -slack).tolist():
+                i, j = divmod(pair, len(sets))
+                if i not in self.near and similarity(self.sets[i], sets[j]) >= self.threshold:
+                    self.near.add(i)

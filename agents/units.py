@@ -14,6 +14,7 @@ _COUNTED_ZH = {
     "tensors": "个张量",
     "characters": "个字符",
     "settings": "项设置",
+    "trials": "项试验",
     "configurations": "个配置",
     "count": "",
     "nats/token": "nats/词元",

@@ -56,7 +56,8 @@ def _with_noise(found: Outcome | Confirmation, language: Language) -> str:
     """A change and the half width of its interval."""
     if found.change is None or found.half_width is None:
         return "—"
-    return f"{significant(found.change)} ± {human(found.half_width, 'nats/token', language)}"
+    sign = "+" if found.change > 0 else ""
+    return f"{sign}{significant(found.change)} ± {human(found.half_width, 'nats/token', language)}"
 
 
 def _confirmation(of: Confirmation, language: Language) -> Paragraph:

@@ -114,7 +114,8 @@ def _generations(artifacts: Path, language: Language) -> list[Block]:
     if not rows:
         return []
     keys = ("prompt", "reference", "base", "adapter")
-    table = [[Cell(_answer(row.get(key)), data=True) for key in keys] for row in rows]
+    said = [{**row, "prompt": "\n".join(filter(None, (row.get("before"), _answer(row.get("prompt")))))} for row in rows]
+    table = [[Cell(_answer(row.get(key)), data=True) for key in keys] for row in said]
     header = [t(language, k) for k in ("question", "reference", "base", "adapter")]
     return [Heading(t(language, "generations")), Table(header, table)]
 

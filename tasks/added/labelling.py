@@ -17,6 +17,7 @@ from specs.files import write_bytes
 from specs.stages import Progress
 from tasks.added.job import AddedJob, Answer
 from tasks.added.tables import read_csv, read_samples, write_csv
+from tasks.turns import spoken, turns_of
 
 SHOWN = ("sample_id", "device_model", "fault_type", "prompt", "answer")
 FILLED = ("label", "comment")
@@ -28,7 +29,7 @@ def sheet(job: AddedJob, progress: Progress) -> Answer:
     rows = chosen(read_samples(job.inputs["samples"]), job.parameters["samples"], job.parameters["seed"])
     if not rows:
         raise InputError("there is no sample with a question to label", "look at the data stage")
-    lines = [{**{name: _text(row[name]) for name in SHOWN}, "label": "", "comment": ""} for row in rows]
+    lines = [{**_shown(row), "label": "", "comment": ""} for row in rows]
     write_csv(job.artifacts / "sheet.csv", (*SHOWN, *FILLED), lines, for_people=True)
     write_bytes(job.artifacts / "sheet.html", page(lines, allowed(job), job.language).encode())
     return Answer()
@@ -48,6 +49,14 @@ def allowed(job: AddedJob) -> list[str]:
     """The labels that may be given; the first one says that a sample is right."""
     labels = [word.strip() for word in str(job.parameters["labels"]).replace("，", ",").split(",")]
     return [label for label in labels if label]
+
+
+def _shown(row: dict[str, Any]) -> dict[str, str]:
+    """What a person sees of a sample; of a conversation the turns before the question, too."""
+    before = spoken(turns_of(row))
+    return {name: _text(row[name]) for name in SHOWN} | (
+        {"prompt": f"{before}\n{_text(row['prompt'])}"} if before else {}
+    )
 
 
 def _text(value: Any) -> str:
@@ -118,4 +127,5 @@ def metrics(job: AddedJob, progress: Progress) -> Answer:
 def _same(row: dict[str, str], sample: dict[str, Any] | None) -> bool:
     if sample is None:
         return False
-    return all(row[name].lstrip("'") == _text(sample[name]).strip().lstrip("'") for name in SHOWN)
+    shown = _shown(sample)
+    return all(row[name].lstrip("'") == shown[name].strip().lstrip("'") for name in SHOWN)

@@ -87,7 +87,7 @@ class _Watch:
         if len(self.sample) >= 2 * SAMPLED:  # half as many, twice as far apart
             del self.sample[1::2]
             self.every *= 2
-        entry = (len(prompt) + len(answer), -before, draft)
+        entry = (len(draft.system) + sum(map(len, (*draft.earlier, prompt, answer))), -before, draft)
         if len(self.longest) < LONGEST:
             heapq.heappush(self.longest, entry)
         elif entry[:2] > self.longest[0][:2]:

@@ -21,6 +21,7 @@ from tasks.data.encoding import decode
 from tasks.data.files import base_name, check_caps, matching_files, read_bytes, source_name
 from tasks.data.records import SourceFile
 from tasks.prompts import PromptTemplate
+from tasks.turns import spoken, turns_of
 
 FEWEST = 8
 """Passages below which a mean says nothing."""
@@ -169,7 +170,7 @@ class _Known:
     """The texts of the training samples, to tell what was trained on."""
 
     def __init__(self, trained: Sequence[Mapping[str, Any]]) -> None:
-        texts = [squeezed(f"{row['prompt'] or ''}{row['answer'] or ''}") for row in trained]
+        texts = [squeezed(f"{spoken(turns_of(row))}{row['prompt'] or ''}{row['answer'] or ''}") for row in trained]
         self.all = "\n".join(texts)
         self.plain = [t for t, row in zip(texts, trained, strict=True) if not row["prompt"] and len(t) >= SAME_FROM]
 

@@ -105,7 +105,8 @@ def _general(context: StageContext, seed: int) -> Drawn:
     from tasks.prompts import PromptTemplate
 
     samples = context.inputs["data"] / "artifacts" / "samples.parquet"
-    trained = pq.read_table(samples, columns=["prompt", "answer"], filters=[("split", "=", "train")]).to_pylist()
+    columns = columns_of(["prompt", "answer"], pq.read_schema(samples).names)
+    trained = pq.read_table(samples, columns=columns, filters=[("split", "=", "train")]).to_pylist()
     return draw_passages(context.project_dir, asked, PromptTemplate.load(context.base_model), trained, seed)
 
 

@@ -17,6 +17,7 @@ from specs.files import write_bytes, write_json, write_lines
 from specs.stages import Progress
 from tasks.evaluate.job import EvaluatedSample, EvaluateJob, GeneralPassage
 from tasks.interrupts import StopRequest
+from tasks.turns import spoken
 from tasks.worker_side import Channel, work
 
 if TYPE_CHECKING:
@@ -155,6 +156,7 @@ class _Evaluation:
             {
                 "sample_id": sample.sample_id,
                 "fault_type": sample.fault_type,
+                "before": spoken(sample.turns),
                 "prompt": sample.prompt,
                 "reference": sample.answer,
                 "base": base.text,

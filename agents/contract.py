@@ -17,6 +17,7 @@ from specs.proposals import MemoryCheck, Proposal
 from specs.results import Evidence
 
 MemoryFunction = Callable[[TrainingConfiguration], MemoryCheck]
+"""The memory account of one training configuration for the base model and device of this run."""
 
 
 def fillable_at(spec: Project, gate: str) -> float:
@@ -27,9 +28,6 @@ def fillable_at(spec: Project, gate: str) -> float:
     """
     share = spec.fillable if gate == "stress_test" else None
     return 1.0 if share is None else share
-
-
-"""The memory account of one training configuration for the base model and device of this run."""
 
 
 class ProposerContext(Strict):

@@ -206,5 +206,5 @@ def _problem(draft: Draft, path: str, value: Any, memory: MemoryFunction | None)
         return ""
     problems = training_problems(training)
     if memory is not None and not problems:
-        problems = memory_problems(memory(training), fillable_at(draft.spec, draft.gate))
+        problems = memory_problems(memory(training), training, fillable_at(draft.spec, draft.gate))
     return "; ".join(problems)

@@ -54,7 +54,7 @@ def check(
     if training is not None:
         problems += training_problems(training)
         if memory is not None and not problems:
-            problems += memory_problems(memory(training), fillable_at(spec, proposal.stage))
+            problems += memory_problems(memory(training), training, fillable_at(spec, proposal.stage))
     return problems
 
 
@@ -226,21 +226,36 @@ def training_problems(training: TrainingConfiguration) -> list[str]:
     return problems
 
 
-def memory_problems(account: MemoryCheck, fillable: float = 1.0) -> list[str]:
-    """Why a configuration does not fit the device, of which so large a share may be filled; empty where it does."""
+def memory_problems(account: MemoryCheck, training: TrainingConfiguration, fillable: float = 1.0) -> list[str]:
+    """Why a configuration does not fit the device, of which so large a share may be filled; empty where it does.
+
+    What is advised is what this configuration leaves to be lowered.
+    """
     if account.within(fillable).fits:
         return []
     peak, usable = account.peak_bytes, account.usable_bytes
-    said = f"predicted peak {peak / 2**30:.2f} GiB "
+    said, advice = f"predicted peak {peak / 2**30:.2f} GiB ", _smaller(training)
     if peak > usable:
         over = (peak - usable) / 2**30
-        return [f"{said}does not fit {account.device} with {usable / 2**30:.2f} GiB usable (over by {over:.2f} GiB)"]
+        return [
+            f"{said}does not fit {account.device} with {usable / 2**30:.2f} GiB usable (over by {over:.2f} GiB): "
+            f"{advice}"
+        ]
     if peak > fillable * usable:
         return [
             f"{said}is {peak / usable:.1%} of the {usable / 2**30:.2f} GiB usable on {account.device}, and the stress "
-            f"test blocks above {fillable:.0%} (usable_share): lower micro_batch or max_length, or set "
-            "activation_checkpointing"
+            f"test blocks above {fillable:.0%} (usable_share): {advice}"
         ]
     return [
         f"{said}fits {account.device}, but its host has too little memory or disk: `gatewright estimate` shows both"
     ]
+
+
+def _smaller(training: TrainingConfiguration) -> str:
+    """What would take less memory and is not at its least yet."""
+    lower = "lower micro_batch or max_length" if training.micro_batch > 1 else "lower max_length"
+    if not training.activation_checkpointing:
+        return f"{lower}, or set activation_checkpointing"
+    if training.micro_batch > 1:
+        return lower
+    return f"{lower}, or take a smaller base model or a larger device: micro_batch is 1, activations are checkpointed"

@@ -246,7 +246,7 @@ def estimate(
         "kbit_prepare": kbit_prepare == "yes",
         "kv_dtype": kv_dtype,
     }
-    device = named(gpu, gpus) if gpu else None
+    device = named(gpu, gpus) if gpu is not None else None
     if device:
         device = device.with_host(host_memory_gb, disk_gb)
     account = estimate_account(settings_of(architecture_of(model), options), device)

@@ -108,6 +108,7 @@ def plan(
     from tasks.planning.weighing import positions_of
     from tasks.planning.workload import Workload
 
+    _refuse_empty({"--model": model, "--gpu": gpu, "--data": data, "--lora-targets": lora_targets})
     _refuse_contradictions(data, samples, hours, money, price)
     _refuse_odd(
         {
@@ -126,7 +127,7 @@ def plan(
         raise InputError("--memory-gb is of a card that --gpu names", "give --gpu NAME too, or leave --memory-gb out")
     _drawn_as(plot)
     given, base, language = _run_data(data, model, lang)
-    name, count = parse_cards(gpu) if gpu else (None, 1)
+    name, count = parse_cards(gpu) if gpu is not None else (None, 1)
     machine = machine_named(
         name,
         count,
@@ -189,6 +190,13 @@ def _refuse_contradictions(
         raise InputError("--hours and --money need the number of samples", "give --data RUN, or --samples N")
     if money is not None and price is None:
         raise InputError("--money needs the price of a card", "give --price, of one card for one hour")
+
+
+def _refuse_empty(given: dict[str, str | None]) -> None:
+    """Options without a word, as an unset variable of a shell leaves them: their default is not what was asked for."""
+    for option, value in given.items():
+        if value is not None and not value.strip():
+            raise InputError(f"{option} is empty", "give it a value, or leave it out for the default")
 
 
 def _refuse_odd(given: dict[str, float | None]) -> None:

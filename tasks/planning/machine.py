@@ -21,6 +21,8 @@ CPU_TFLOPS, CPU_MEMORY_GB_S = 0.1, 20.0
 """Stand-ins for a CPU: times are given only where a stress test scales them, so that only their ratio matters."""
 DISK_GB_S = 1.0
 """Where nothing is given: a modest NVMe drive."""
+MOST_CARDS = 9999
+"""Cards of one machine that can be asked for; far above any, so that a slip of the keys is seen."""
 
 
 class Machine(Strict):
@@ -47,13 +49,16 @@ class Machine(Strict):
 
 
 def parse_cards(text: str) -> tuple[str, int]:
-    """`NAME` or `NAME:N`. Raises `InputError` for a count that is none."""
-    name, colon, count = text.rpartition(":")
-    if not colon:
-        return text.strip(), 1
-    if not re.fullmatch(r"[1-9]\d{0,3}", count.strip()):
-        raise InputError(f"--gpu {text}: {count!r} is not a number of cards", "write a name, or NAME:N such as A100:4")
-    return name.strip(), int(count)
+    """`NAME` or `NAME:N`. Raises `InputError` for a count that is none or too large, and where no card is named."""
+    name, _, count = text.rpartition(":") if ":" in text else (text, "", "1")
+    name, count, hint = name.strip(), count.strip(), "write a name, or NAME:N such as A100:4"
+    if not re.fullmatch(r"[1-9][0-9]*", count):
+        raise InputError(f"--gpu {text}: {count!r} is not a number of cards", hint)
+    if len(count) > len(str(MOST_CARDS)) or int(count) > MOST_CARDS:
+        raise InputError(f"--gpu {text}: {count} cards are too many, at most {MOST_CARDS}", hint)
+    if not name:
+        raise InputError(f"--gpu {text!r} names no card", f"{hint}, or leave --gpu out for this machine")
+    return name, int(count)
 
 
 def machine_named(

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.guard import Change, apply_changes, check, guard
+from agents.guard import Change, apply_changes, check, guard, memory_problems
 from agents.rules import RulesProposer
 from flows import decide
 from specs.errors import GuardRefused
 from specs.limits import limits
-from specs.parameters import leaves, replace
-from specs.proposals import Proposal
+from specs.parameters import TrainingConfiguration, leaves, replace
+from specs.proposals import MemoryCheck, Proposal
 from tests.agents.proposer_cases import DEMO_CAPS, context, memory_of, project
 
 SPEC = project(caps=DEMO_CAPS, stages={"train": {"epochs": {"min": 1, "max": 3}, "seed": 17}})
@@ -90,6 +90,24 @@ def test_memory_that_does_not_fit_is_refused_with_both_numbers():
     passed = guard(STRESS, SPEC, memory=memory_of(2**20, 2**30))
     assert passed.memory is not None
     assert passed.memory.fits
+
+
+@pytest.mark.parametrize("usable", [2**30, 8 * 2**30 + 2**28], ids=["too large", "above the share"])
+@pytest.mark.parametrize(
+    ("micro_batch", "checkpointing", "advised", "not_advised"),
+    [
+        (4, False, ["lower micro_batch or max_length", "set activation_checkpointing"], []),
+        (4, True, ["lower micro_batch or max_length"], ["activation_checkpointing"]),
+        (1, False, ["lower max_length", "set activation_checkpointing"], ["micro_batch"]),
+        (1, True, ["lower max_length", "a larger device"], ["lower micro_batch", "set activation_checkpointing"]),
+    ],
+)
+def test_only_what_is_left_to_lower_is_advised(usable, micro_batch, checkpointing, advised, not_advised):
+    training = TrainingConfiguration(micro_batch=micro_batch, activation_checkpointing=checkpointing)
+    account = MemoryCheck(peak_bytes=8 * 2**30, usable_bytes=usable, device="d", method="traced", fits=usable > 2**33)
+    [problem] = memory_problems(account, training, 0.9)
+    assert all(words in problem for words in advised)
+    assert not any(words in problem for words in not_advised)
 
 
 def test_an_edit_that_the_stress_test_would_block_is_refused_and_what_it_passed_is_trained():

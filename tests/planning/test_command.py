@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from flows.cli.app import app, load_groups
 from flows.cli.plans import (
     _adapters,
     _checked,
@@ -37,6 +39,26 @@ MIB = 2**20
 def test_a_count_that_is_none_is_named(text: str):
     with pytest.raises(InputError, match="not a number of cards"):
         parse_cards(text)
+
+
+@pytest.mark.parametrize("text", ["", "  ", ":4"])
+def test_no_card_is_not_this_machine(text: str):
+    with pytest.raises(InputError, match="names no card"):
+        parse_cards(text)
+
+
+def test_a_count_above_the_limit_is_told_the_limit():
+    with pytest.raises(InputError, match="at most 9999"):
+        parse_cards("RTX 4090:99999")
+    assert parse_cards("RTX 4090:9999") == ("RTX 4090", 9999)
+
+
+@pytest.mark.parametrize("option", ["--model", "--gpu", "--data", "--lora-targets"])
+def test_an_empty_option_is_not_its_default(option: str):
+    load_groups()
+    found = CliRunner().invoke(app, ["plan", "--model", "gpt2", option, ""])
+    assert found.exit_code == 2
+    assert f"{option} is empty" in found.output
 
 
 def test_cards_are_a_name_and_a_count():

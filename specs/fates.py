@@ -45,6 +45,15 @@ _REASONS: dict[str, tuple[str, str]] = {
     "unknown_format": ("neither messages nor Alpaca nor ShareGPT", "不是 messages、Alpaca 或 ShareGPT 格式"),
     "unknown_role": ("a speaker that is none of system, user and assistant", "角色不是 system、user 或 assistant"),
     "calls_a_tool": ("the conversation calls a tool", "对话调用了工具"),
+    "system_text_in_between": (
+        "a system text stands behind a question or an answer: what it changes from there on would be learnt wrongly",
+        "系统文本位于问答之后，其后的内容无法正确学习",
+    ),
+    "unknown_weight": ("the weight of an answer is neither 0 nor 1", "回答的权重既不是 0 也不是 1"),
+    "no_answer_learnt": (
+        "every answer has the weight 0: nothing would be learnt",
+        "所有回答的权重均为 0，没有可学习内容",
+    ),
     "begins_with_an_answer": ("the conversation begins with an answer", "对话以回答开头"),
     "questions_and_answers_do_not_alternate": ("questions and answers do not alternate", "问答没有交替"),
     "not_only_text": ("holds pictures or other parts that are no text", "含有图片等非文本内容"),

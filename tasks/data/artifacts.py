@@ -107,7 +107,7 @@ def _samples(prepared: Prepared) -> Iterator[pl.DataFrame]:
     """The samples, shard by shard."""
     samples, template = prepared.samples, prepared.samples.shards.recipe.template
     columns = ["source", "location", "kind", "device_model", "phenomenon", "steps", "repair", "fault_type", "answer"]
-    before = ["system", "earlier", "unlearnt"]
+    before = ["system", "earlier", "unlearnt", "silent"]
     for start, frame in samples.select([*columns, *before, "rendered_prompt", "n_tokens"]):
         told = samples.frame.slice(start, len(frame)).select("sample_id", "split", "bucket", "component")
         turns = [turns_before(*row) for row in frame.select(before).iter_rows()]

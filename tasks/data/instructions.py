@@ -9,7 +9,7 @@ from typing import Any
 from specs.errors import SourceError
 from specs.parameters import DataParameters
 from specs.sources import Instructions
-from tasks.data.conversations import Conversation, Unusable, conversation_of
+from tasks.data.conversations import Conversation, Unusable, conversation_of, keys_not_read
 from tasks.data.encoding import decode, visible
 from tasks.data.files import base_name, encodable, read_bytes
 from tasks.data.quoting import iter_lines
@@ -30,6 +30,9 @@ def read_instructions(file: SourceFile, source: Instructions, intake: Intake, pa
             intake.drop(whole, "quarantined", "damaged_text")
             continue
         intake.counts["questions_without_answer"] += found.unanswered
+        intake.counts["answers_of_weight_0"] += len(found.silent) + found.left_out
+        intake.counts["turns_after_last_learnt"] += found.left_out
+        intake.keys_not_read.update(keys_not_read(record))
         intake.counts["records_of_several_turns"] += len(found.turns) > 1
         intake.drafts.append(_draft(whole, found, parameters.conversation_loss == "last_answer"))
 
@@ -44,6 +47,7 @@ def _draft(unit: Unit, found: Conversation, last_only: bool) -> Draft:
         system=found.system,
         earlier=tuple(text for turn in before for text in turn),
         unlearnt=len(before) if last_only else 0,
+        silent=() if last_only else found.silent,
     )
 
 

@@ -56,7 +56,7 @@ def fit(
     limit = _Limit(parameters.max_length, language, template)
     over = [m for m in measured if m.n_tokens > limit.tokens]
     if parameters.over_long == "ask":
-        raise _ask(over, limit.tokens, "")
+        raise _ask(over, limit.tokens, "ask")
     if parameters.over_long == "drop_list":
         return Fitted([m for m in measured if m.n_tokens <= limit.tokens], over)
     splits = parameters.over_long == "split"
@@ -66,46 +66,59 @@ def fit(
         if m.n_tokens <= limit.tokens:
             fitted.samples.append(m)
             continue
-        pieces, change = (_split if splits else _shortened)(m, limit)
+        pieces, changes = (_split if splits else _shortened)(m, limit)
         fitted.samples.extend(pieces)
-        fitted.counts[change] += 1
+        fitted.counts.update(changes)
         if not pieces:
             stuck.append(m)
     if stuck:
-        reason = (
-            "split divides plain text at sentences and conversations at answers that are learnt, and no part may be "
-            "longer by itself"
-            if splits
-            else "without their prompts they are still too long"
-        )
-        raise _ask(stuck, limit.tokens, reason)
+        raise _ask(stuck, limit.tokens, parameters.over_long)
     return fitted
 
 
-def _ask(over: Sequence[Measured], limit: int, reason: str) -> InputError:
+def _ask(over: Sequence[Measured], limit: int, tried: str) -> InputError:
+    """What is too long, why the rule that was `tried` cannot help, and the ways out that are left."""
     listed = sorted(over, key=lambda m: (-m.n_tokens, m.draft.unit.key))
     lines = [f"  {m.draft.unit.source} {m.draft.unit.location}: {m.n_tokens} tokens" for m in listed[:20]]
     more = [f"  and {len(listed) - 20} more"] if len(listed) > 20 else []
-    because = f" ({reason})" if reason else ""
+    only_read = tried == "split" and any(m.draft.unlearnt or m.draft.silent for m in over)
+    because = f" ({'; '.join(_WHY[tried] + (_ONLY_READ if only_read else ()))})" if tried in _WHY else ""
+    learnt = ["let every answer be learnt (conversation_loss: every_answer)"] if only_read else []
+    ways = [f"over_long: {rule} ({what})" for rule, what in _RULES.items() if rule != tried]
     return InputError(
         "\n".join([f"{len(over)} samples are longer than max_length = {limit} tokens{because}:", *lines, *more]),
         f"nothing is cut unless you say so: raise max_length to {listed[0].n_tokens} (needs more memory), "
-        "set over_long: drop_list (they go to quarantine), or over_long: split (plain text, conversations) or "
-        "truncate_prompt",
+        + ", or ".join([*learnt, f"set {', or '.join(ways)}"]),
     )
 
 
-Change = tuple[list[Measured], str]
-"""What was made of a sample, nothing where it cannot be made to fit, and the name of the change."""
+_RULES = {
+    "drop_list": "they go to quarantine",
+    "split": "plain text at sentences, conversations at answers that are learnt",
+    "truncate_prompt": "questions are cut at their end, and the oldest turns that are only read are left out",
+}
+_WHY = {
+    "split": (
+        "split divides plain text at sentences and conversations at answers that are learnt, and no part may be "
+        "longer by itself",
+    ),
+    "truncate_prompt": ("without their prompts they are still too long",),
+}
+_ONLY_READ = (
+    "turns that are only read, under conversation_loss: last_answer or a weight of 0, would be lost by dividing",
+)
+
+
+Change = tuple[list[Measured], tuple[str, ...]]
+"""What was made of a sample, nothing where it cannot be made to fit, and the names of the changes."""
 
 
 def _split(m: Measured, limit: _Limit) -> Change:
     draft = m.draft
     if draft.earlier:
-        pieces = _conversation(draft, limit, lambda alone: [])
-        whole = bool(pieces) and not draft.unlearnt  # turns that are only read would be lost
-        return (pieces if whole else []), "split_conversations"
-    return ([] if draft.prompt or not draft.plain else _sentences(m, limit)), "split_texts"
+        pieces, lost = _conversation(draft, limit, lambda alone: [])
+        return ([] if lost else pieces), ("split_conversations",)
+    return ([] if draft.prompt or not draft.plain else _sentences(m, limit)), ("split_texts",)
 
 
 def _sentences(m: Measured, limit: _Limit) -> list[Measured]:
@@ -124,50 +137,61 @@ def _sentences(m: Measured, limit: _Limit) -> list[Measured]:
 def _shortened(m: Measured, limit: _Limit) -> Change:
     """A prompt cut at its end; of a conversation the oldest turns go first, and what is learnt of them stands alone."""
     if not m.draft.earlier:
-        return _truncate(m, limit), "shortened"
-    pieces = _conversation(m.draft, limit, lambda alone: _truncate(limit.measure(alone), limit))
-    if not m.draft.unlearnt:
-        return pieces, "split_conversations"
-    gone = m.n_tokens - sum(piece.n_tokens for piece in pieces)
-    return [replace(p, draft=replace(p.draft, cut_tokens=gone)) for p in pieces], "turns_dropped"
+        return _truncate(m, limit), ("shortened",)
+    pieces, lost = _conversation(m.draft, limit, lambda alone: _truncate(limit.measure(alone), limit))
+    changes = {
+        "split_conversations": len(pieces) > 1,
+        "turns_dropped": lost > 0,
+        "shortened": sum(piece.draft.cut_tokens > 0 for piece in pieces),
+    }
+    if m.draft.unlearnt:
+        gone = m.n_tokens - sum(piece.n_tokens for piece in pieces)
+        pieces = [replace(p, draft=replace(p.draft, cut_tokens=gone)) for p in pieces]
+    return pieces, tuple(Counter(changes).elements())
 
 
-def _conversation(draft: Draft, limit: _Limit, alone: Callable[[Draft], list[Measured]]) -> list[Measured]:
-    """A conversation in as few parts as fit: every answer that is learnt is learnt in one of them.
+def _conversation(draft: Draft, limit: _Limit, alone: Callable[[Draft], list[Measured]]) -> tuple[list[Measured], int]:
+    """A conversation in as few parts as fit, every answer that is learnt in one of them; how many turns are in none.
 
-    A part begins with the oldest whole turns that there is room for, and these are only read. `alone` says what
-    becomes of a turn that does not even fit by itself. Empty where there is no way.
+    A part begins with the oldest whole turns that there is room for, and these are only read. It ends with an answer
+    that is learnt. `alone` says what becomes of a turn that does not even fit by itself. Empty where there is no way.
     """
     count = 1 + len(draft.earlier) // 2
     parts: list[Measured] = []
-    start = draft.unlearnt
+    start, told, lost = draft.unlearnt, 0, 0
     while start < count:
-        if limit.holds(_turns(draft, start, start, start + 1)):
-            one = _part(draft, start, count, limit)
-            parts.append(limit.measure(replace(one, part=len(parts))))
-            start += 1 + len(one.earlier) // 2 - one.unlearnt
+        if start in draft.silent:
+            start += 1
             continue
-        pieces = alone(replace(_turns(draft, start, start, start + 1), part=len(parts)))
-        if not pieces:
-            return []
-        parts += pieces
-        start += 1
-    return parts
+        first, end = start, start + 1
+        if limit.holds(_turns(draft, start, start, end)):
+            first, end = _place(draft, start, count, limit)
+            parts.append(limit.measure(replace(_turns(draft, first, start, end), part=len(parts))))
+        else:
+            pieces = alone(replace(_turns(draft, start, start, end), part=len(parts)))
+            if not pieces:
+                return [], 0
+            parts += pieces
+        lost += max(0, first - told)
+        start = told = end
+    return parts, lost
 
 
-def _part(draft: Draft, start: int, count: int, limit: _Limit) -> Draft:
-    """The most turns from `start` on that fit, and before them the most older ones that there is still room for."""
-    more = _most(count - start - 1, lambda n: limit.holds(_turns(draft, start, start, start + 1 + n)))
-    end = start + 1 + more
-    older = _most(start, lambda n: limit.holds(_turns(draft, start - n, start, end)))
-    return _turns(draft, start - older, start, end)
+def _place(draft: Draft, start: int, count: int, limit: _Limit) -> tuple[int, int]:
+    """(first turn, turn after the last) of a part: most turns from `start` on, then most older ones, that there is
+    room for."""
+    end = start + 1 + _most(count - start - 1, lambda n: limit.holds(_turns(draft, start, start, start + 1 + n)))
+    while end - 1 in draft.silent:
+        end -= 1
+    return start - _most(start, lambda n: limit.holds(_turns(draft, start - n, start, end))), end
 
 
 def _turns(draft: Draft, first: int, learnt: int, end: int) -> Draft:
     """The draft with its turns from `first` to before `end`, of which those from `learnt` on are learnt."""
     texts = (*draft.earlier, draft.prompt, draft.plain)
     *earlier, prompt, plain = texts[2 * first : 2 * end]
-    return replace(draft, earlier=tuple(earlier), prompt=prompt, plain=plain, unlearnt=learnt - first)
+    silent = tuple(n - first for n in draft.silent if learnt <= n < end)
+    return replace(draft, earlier=tuple(earlier), prompt=prompt, plain=plain, unlearnt=learnt - first, silent=silent)
 
 
 def _most(at_most: int, holds: Callable[[int], bool]) -> int:

@@ -41,6 +41,18 @@ READER_NOTES: dict[str, dict[Language, str]] = {
         "en": "conversations of several turns, each one sample: {n}",
         "zh": "多轮对话（每段一个样本）：{n}",
     },
+    "answers_of_weight_0": {
+        "en": "answers of conversations that are not learnt, as their weight is 0: {n}",
+        "zh": "对话中因权重为 0 而不学习的回答：{n}",
+    },
+    "turns_after_last_learnt": {
+        "en": "turns left out at the end of conversations, as no answer that is learnt follows them: {n}",
+        "zh": "对话末尾其后没有可学习回答而略去的轮次：{n}",
+    },
+    "keys_not_read": {
+        "en": "fields of conversations and their turns that are not read: {n} ({names})",
+        "zh": "未读取的对话或轮次字段：{n}（{names}）",
+    },
     "questions_without_answer": {
         "en": "last questions of conversations, left out because nothing answers them: {n}",
         "zh": "对话末尾没有回答而略去的问题：{n}",

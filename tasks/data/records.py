@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -34,7 +34,7 @@ class Draft:
     """One sample in the making. `plain` is running text, or the answer to `prompt`; `group` ties samples of one event.
 
     `earlier` are the turns of a conversation before `prompt`: question, answer, question, answer. The first `unlearnt`
-    of these answers are only read. `system` is what the model is told to be.
+    of these answers are only read, and so are those numbered in `silent`. `system` is what the model is told to be.
 
     `date` is the text of a cell, read only for a split by time; `people` are names that columns of the row hold.
     """
@@ -52,6 +52,7 @@ class Draft:
     system: str = ""
     earlier: tuple[str, ...] = ()
     unlearnt: int = 0
+    silent: tuple[int, ...] = ()
     group: str = ""
     date: str = ""
     people: tuple[str, ...] = ()
@@ -69,15 +70,21 @@ class Draft:
             part for part in (self.device_model, self.fault_type, self.phenomenon, *self.steps, self.repair) if part
         )
 
+    def spoken(self) -> bool:
+        """Whether it is a question with its answer as somebody wrote them, alone or at the end of a conversation."""
+        return bool(self.plain and self.prompt)
+
     def turns(self) -> Turns:
         """What stands before the question."""
-        return turns_before(self.system, self.earlier, self.unlearnt)
+        return turns_before(self.system, self.earlier, self.unlearnt, self.silent)
 
 
-def turns_before(system: str, earlier: Sequence[str], unlearnt: int) -> Turns:
+def turns_before(system: str, earlier: Sequence[str], unlearnt: int, silent: Collection[int] = ()) -> Turns:
     """The turns of a draft's fields of these names."""
     said = (
-        Turn("assistant", text, number // 2 >= unlearnt) if number % 2 else Turn("user", text)
+        Turn("assistant", text, number // 2 >= unlearnt and number // 2 not in silent)
+        if number % 2
+        else Turn("user", text)
         for number, text in enumerate(earlier)
     )
     return (*((Turn("system", system),) if system else ()), *said)
@@ -141,6 +148,7 @@ class Intake:
     paragraphs: list[Unit] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     sheets_not_read: list[str] = field(default_factory=list)
+    keys_not_read: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         if self.sink is not None:

@@ -36,10 +36,15 @@ from tasks.data.similarity import normalise
 from tasks.data.sketches import Sketches, empty_sketches, sketches_of
 from tasks.prompts import PromptTemplate
 
-VERSION = 5
+VERSION = 6
 """Of what a shard holds and how it is made; another one never uses the shards of this one."""
 
-_TYPES: dict[str, pa.DataType] = {"str": pa.string(), "int": pa.int32(), "tuple[str, ...]": pa.list_(pa.string())}
+_TYPES: dict[str, pa.DataType] = {
+    "str": pa.string(),
+    "int": pa.int32(),
+    "tuple[str, ...]": pa.list_(pa.string()),
+    "tuple[int, ...]": pa.list_(pa.int32()),
+}
 _DRAFT = [f for f in fields(Draft) if f.name not in ("unit", "kind")]
 _UNIT = ("source", "location", "original")
 ROWS = pa.schema(
@@ -232,6 +237,6 @@ def _fates(fates: Sequence[Fate]) -> pa.Table:
 
 def _draft(row: Mapping[str, Any]) -> Draft:
     values: dict[str, Any] = {
-        f.name: tuple(row[f.name]) if f.type == "tuple[str, ...]" else row[f.name] for f in _DRAFT
+        f.name: tuple(row[f.name]) if str(f.type).startswith("tuple") else row[f.name] for f in _DRAFT
     }
     return Draft(Unit(*(row[name] for name in _UNIT)), row["kind"], **values)

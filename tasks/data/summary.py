@@ -73,12 +73,20 @@ _NOTES: dict[str, dict[Language, str]] = {
     "quarantined": {"en": "rows in quarantine: {n}", "zh": "被隔离的行：{n}"},
     "out_of_scope": {"en": "rows and windows out of scope: {n}", "zh": "不在范围内的行和窗口：{n}"},
     "review": {
-        "en": "similar pairs kept apart because a code, model or number differs; please review: {n}",
-        "zh": "因编码、型号或数字不同而保留、请人工复核的相似对：{n}",
+        "en": "similar pairs kept apart because a code, model, number or answer differs; please review: {n}",
+        "zh": "因编码、型号、数字或回答不同而保留、请人工复核的相似对：{n}",
     },
     "largest_component": {
         "en": "samples in the largest group of similar records, all on one side of the split: {n}",
         "zh": "最大相似记录组的样本数（全部在划分的同一侧）：{n}",
+    },
+    "commonplaces": {
+        "en": "questions with their answers in so many samples that they tie none together in the split: {n}",
+        "zh": "出现在过多样本中、不用于在划分时关联样本的问答：{n}",
+    },
+    "only_commonplaces": {
+        "en": "samples that teach nothing but such questions, kept in train: {n}",
+        "zh": "只含此类问答、留在训练集的样本：{n}",
     },
     "held_out_short": {
         "en": "held-out samples fewer than asked for, as groups stay whole and every fault type stays in training: {n}",
@@ -106,8 +114,8 @@ _NOTES: dict[str, dict[Language, str]] = {
         "zh": "按轮次拆分的超长对话（每个回答只在其中一段学习）：{n}",
     },
     "turns_dropped": {
-        "en": "over-long conversations without their oldest turns, which are not learnt: {n}",
-        "zh": "去掉最早轮次（不参与学习）的超长对话：{n}",
+        "en": "over-long conversations without turns that are only read, the oldest first: {n}",
+        "zh": "从最早轮次起去掉只读（不学习）轮次的超长对话：{n}",
     },
     "system_in_question": {
         "en": "samples with their system text above the first question, as the chat template has no place for it: {n}",
@@ -164,9 +172,11 @@ def notes(intake: Intake, prepared: Prepared, ledger: pl.DataFrame, language: La
     counts = Counter({**intake.counts, **prepared.counts, "review": len(prepared.review)})
     counts["sheets_not_read"] = len(intake.sheets_not_read)
     counts["doubled_codes"] = len(intake.doubled_codes)
+    counts["keys_not_read"] = intake.keys_not_read.total()
     names = {
         "sheets_not_read": "; ".join(intake.sheets_not_read),
         "doubled_codes": ", ".join(intake.doubled_codes[:20]),
+        "keys_not_read": _most_frequent(intake.keys_not_read),
     }
     for fate, count in ledger["fate"].value_counts().iter_rows():
         counts[fate] = count
@@ -177,6 +187,11 @@ def notes(intake: Intake, prepared: Prepared, ledger: pl.DataFrame, language: La
     known = {**_NOTES, **READER_NOTES}
     shown = [(code, text[language]) for code, text in known.items() if counts[code]]
     return [text.format(n=counts[code], names=names.get(code, "")) for code, text in shown]
+
+
+def _most_frequent(found: Counter[str], at_most: int = 20) -> str:
+    listed = [f"{name} {count}" for name, count in sorted(found.items(), key=lambda one: (-one[1], one[0]))]
+    return ", ".join([*listed[:at_most], *(["..."] if len(listed) > at_most else [])])
 
 
 def _distribution(values: pl.Series) -> dict[str, int]:

@@ -53,7 +53,7 @@ def look_at_instructions(
                 gone.quarantine.compare_record(place, f"{name}|{location}", record.raw, findings)
             if files.whole_conversations:
                 place = places[0]
-                gone.merges.take_text(place, record.said)
+                gone.merges.take_record(place, record)
                 samples = answers.rows(place)
                 faults = rules.faults(record, samples, cut.get(place, 0), place in files.masked_characters)
                 for metric, wrong in faults if samples else ():
@@ -67,12 +67,11 @@ def look_at_instructions(
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One sample of a conversation: turns from number `first` of its record on, the last `learnt` of them learnt."""
+    """One sample of a conversation: turns from number `first` of its record on."""
 
     system: str
     pairs: tuple[tuple[str, str], ...]
     first: int
-    learnt: int
 
     @property
     def end(self) -> int:
@@ -136,25 +135,24 @@ class _Rules:
         count = len(record.pairs)
         if len(parts) == 1 and len(parts[0].pairs) == count and not claimed:
             return
-        whole = self._tokens(record, 0, count - 1 if self.last_only else 0, count)
+        whole = self._tokens(record, 0, count)
         if self.limit is None or not self.divides or whole <= self.limit:
             yield "divided or without its oldest turns, though nothing makes that necessary"
             return
         for part in parts:
             before = part.first - 1
-            if before >= 0 and self._tokens(record, before, part.end - part.learnt, part.end) <= self.limit:
+            if before >= 0 and self._tokens(record, before, part.end) <= self.limit:
                 yield "older turns are left out of a part that has room for them"
+        told = {number for part in parts for number in range(part.first, part.end)}
+        if len(told) < count and not self.drops:
+            yield "a turn of its record is in none of its samples, and the parameters let none be left out"
         said = sum(self._said(part) for part in parts)
-        meant = (
-            whole
-            if self.last_only
-            else sum(self._tokens(record, part.first, part.end - part.learnt, part.end) for part in parts)
-        )
+        meant = whole if self.last_only else sum(self._tokens(record, part.first, part.end) for part in parts)
         if meant - said != claimed:
             yield f"{claimed} tokens said to be cut, and {meant - said} are"
 
-    def _tokens(self, record: Record, first: int, learnt: int, end: int) -> int:
-        return self._said(_Part(record.system, record.pairs[first:end], first, end - learnt))
+    def _tokens(self, record: Record, first: int, end: int) -> int:
+        return self._said(_Part(record.system, record.pairs[first:end], first))
 
     def _said(self, part: _Part) -> int:
         *before, (question, answer) = part.pairs
@@ -167,7 +165,7 @@ class _Rules:
 def _parts(record: Record, samples: Sequence[Mapping[str, Any]], last_only: bool) -> list[_Part]:
     """The samples of a record as parts of it. Raises `ValueError` where they do not make it up."""
     count = len(record.pairs)
-    at = count - 1 if last_only else 0
+    meant = [at for at in range(count - 1 if last_only else 0, count) if at not in record.unlearnt]
     parts: list[_Part] = []
     for sample in samples:
         turns = turns_of(sample)
@@ -175,17 +173,16 @@ def _parts(record: Record, samples: Sequence[Mapping[str, Any]], last_only: bool
         said = turns[1:] if system else turns
         if [turn.role for turn in said] != ["user", "assistant"] * (len(said) // 2):
             raise ValueError("its turns are not questions and answers in turn")
-        learns = [turn.learnt for turn in said[1::2]]
-        if any(turn.learnt for turn in said[::2]) or sorted(learns) != learns:
-            raise ValueError("a question is learnt, or an answer that is only read follows one that is learnt")
-        texts = [*(turn.text for turn in said), sample["prompt"], sample["answer"]]
-        pairs = tuple(zip(texts[::2], texts[1::2], strict=True))
-        learnt = 1 + sum(learns)
-        parts.append(_Part(system, pairs, at + learnt - len(pairs), learnt))
-        at += learnt
-        if parts[-1].first < 0 or at > count:
+        learns = [*(turn.learnt for turn in said[1::2]), True]
+        mine, meant = meant[: sum(learns)], meant[sum(learns) :]
+        if len(mine) < sum(learns) or mine[-1] + 1 < len(learns):
             raise ValueError("it has more turns than its record, or learns an answer twice")
-    if at != count:
+        first = mine[-1] + 1 - len(learns)
+        if any(turn.learnt for turn in said[::2]) or learns != [first + n in mine for n in range(len(learns))]:
+            raise ValueError("a question is learnt, or other answers are than those that are meant to be")
+        texts = [*(turn.text for turn in said), sample["prompt"], sample["answer"]]
+        parts.append(_Part(system, tuple(zip(texts[::2], texts[1::2], strict=True)), first))
+    if meant:
         raise ValueError("an answer of its record is learnt in none of its samples")
     return parts
 

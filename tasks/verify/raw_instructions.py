@@ -15,12 +15,16 @@ from tasks.verify.raw_sheets import ending
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record of a file: the questions with their answers, none where it is no conversation. `raw` is its text."""
+    """One record of a file: the questions with their answers, none where it is no conversation. `raw` is its text.
+
+    `unlearnt` are numbers of answers that the record itself says are not to be learnt; the last one always is.
+    """
 
     number: int
     system: str
     pairs: tuple[tuple[str, str], ...]
     raw: str
+    unlearnt: frozenset[int] = frozenset()
 
     @property
     def location(self) -> str:
@@ -57,8 +61,28 @@ class Answer:
 def records_of(path: Path, encoding: str) -> Iterator[Record]:
     """Every record of an instruction file, in order."""
     for number, (raw, record) in enumerate(_records(path, encoding), start=1):
-        system, pairs = _conversation(record) or ("", [])
-        yield Record(number, system, tuple(pairs), raw)
+        yield record_of(number, raw, record)
+
+
+def record_of(number: int, raw: str, record: Any) -> Record:
+    """A record as a reader of conversations must take it, up to the last answer that is learnt."""
+    system, pairs = _conversation(record) or ("", [])
+    weights = _weights(record, len(pairs))
+    last = max((at for at, learnt in enumerate(weights) if learnt), default=-1)
+    unlearnt = frozenset(at for at in range(last) if not weights[at])
+    whole = _LONE.search(json.dumps([system, *pairs[: last + 1]], ensure_ascii=False)) is None
+    return Record(number, system, tuple(pairs[: last + 1]) if whole else (), raw, unlearnt)
+
+
+def _weights(record: Any, count: int) -> list[bool]:
+    """Whether each of the answers is learnt: all of them, but for those with a weight of 0."""
+    said = (record.get("messages") or record.get("conversations")) if isinstance(record, dict) else None
+    given = [t.get("weight") for t in said if _part(t) == "a"] if count and said else []
+    return [weight is None or weight == 1 for weight in given] or [True] * count
+
+
+def _part(turn: dict[str, Any]) -> str:
+    return _PART.get(str(turn.get("role") or turn.get("from")).lower(), "?")
 
 
 def _records(path: Path, encoding: str) -> Iterator[tuple[str, Any]]:
@@ -92,11 +116,13 @@ def _conversation(record: Any) -> tuple[str, list[tuple[str, str]]] | None:
         return _alpaca(record)
     if not isinstance(said, list) or not all(isinstance(turn, dict) for turn in said):
         return None
-    order = "".join(_PART.get(str(t.get("role") or t.get("from")).lower(), "?") for t in said)
+    order = "".join(map(_part, said))
     contents = [t.get("content") if t.get("content") is not None else t.get("value") for t in said]
-    if any(t.get("tool_calls") for t in said) or not all(map(_is_text, [*contents, record.get("system")])):
+    calls = any(t.get("tool_calls") or t.get("function_call") for t in said)
+    if calls or not all(map(_is_text, [*contents, record.get("system")])):
         return None
-    if not re.fullmatch(r"s*((?:qa)+)q?", order) or _LONE.search(json.dumps(contents, ensure_ascii=False)):
+    weights = [t.get("weight") for t in said if _part(t) == "a"]
+    if not re.fullmatch(r"s*((?:qa)+)q?", order) or any(weight not in (None, 0, 1) for weight in weights):
         return None
     texts = [_text(content) for content in contents]
     system = "\n".join(filter(None, [_text(record.get("system")), *texts[: order.count("s")]]))
@@ -116,9 +142,7 @@ def _alpaca(record: dict[str, Any]) -> tuple[str, list[tuple[str, str]]] | None:
         return None
     system, asked, more, answer = map(_text, parts)
     pairs = [*((_text(q), _text(a)) for q, a in before), ("\n".join(filter(None, [asked, more])), answer)]
-    if not all(q and a for q, a in pairs) or _LONE.search(json.dumps([system, *pairs], ensure_ascii=False)):
-        return None
-    return system, pairs
+    return (system, pairs) if all(q and a for q, a in pairs) else None
 
 
 _PART = {

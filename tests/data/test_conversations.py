@@ -189,8 +189,27 @@ def test_shortening_drops_the_oldest_turns_and_never_the_newest_question_first(t
     assert part.earlier == ()
     assert TALK[4].startswith(part.prompt)
     assert part.plain == TALK[5]
-    with pytest.raises(InputError, match="answers that are learnt"):
+    with pytest.raises(InputError, match=r"last_answer or a weight of 0, would be lost") as error:
         fitted(template, given_draft, whole - 1, "split")
+    assert "over_long: split" not in str(error.value.hint)
+    assert "conversation_loss: every_answer" in str(error.value.hint)
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_a_cut_question_is_counted_wherever_it_stands_and_so_are_turns_left_out(template: PromptTemplate, last: bool):
+    given_draft = draft((*TALK[:4], "And " + "then " * 200, TALK[5]), unlearnt=2 if last else 0)
+    limit = measure(draft(TALK), "en", template).n_tokens
+    parameters = DataParameters.model_validate({"max_length": limit, "over_long": "truncate_prompt"})
+    counts = fit([measure(given_draft, "en", template)], parameters, "en", template).counts
+    assert counts == ({"turns_dropped": 1, "shortened": 1} if last else {"split_conversations": 1, "shortened": 1})
+
+
+@pytest.mark.parametrize("rule", ["split", "truncate_prompt", "ask"])
+def test_what_was_tried_in_vain_is_no_way_out(template: PromptTemplate, rule: str):
+    with pytest.raises(InputError) as error:
+        fitted(template, draft(("q " * 50, "a " * 80)), 60, rule)
+    ways = {way for way in ("split", "truncate_prompt", "drop_list") if f"over_long: {way}" in str(error.value.hint)}
+    assert ways == {"split", "truncate_prompt", "drop_list"} - {rule}
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tasks.data.lengths import measure
 from tasks.data.over_long import fit
 from tasks.data.records import Draft, Unit
 from tasks.prompts import PromptTemplate
-from tasks.turns import rows_of
+from tasks.turns import Turn, rows_of
 from tasks.verify.data_instructions import _Rules
 from tasks.verify.raw_instructions import Record
 
@@ -38,9 +38,10 @@ def template(tiny_model: Path) -> PromptTemplate:
 def draft_of(record: Record, last_only: bool = False) -> Draft:
     *earlier, prompt, plain = (text for pair in record.pairs for text in pair)
     before = len(record.pairs) - 1 if last_only else 0
+    silent = () if last_only else tuple(sorted(record.unlearnt))
     return Draft(
         Unit("c.jsonl", "#2"), "instruction", "", prompt=prompt, plain=plain, system=record.system,
-        earlier=tuple(earlier), unlearnt=before,
+        earlier=tuple(earlier), unlearnt=before, silent=silent,
     )  # fmt: skip
 
 
@@ -101,12 +102,13 @@ def whole_tokens(template: PromptTemplate, record: Record) -> int:
     st.sampled_from(["split", "truncate_prompt"]),
     st.booleans(),
     st.integers(0, 100),
+    st.sets(st.integers(0, 4)),
 )
 def test_what_the_over_long_rule_makes_of_a_conversation_is_no_fault(
-    template: PromptTemplate, sizes: list[tuple[int, int]], rule: str, last: bool, share: int
+    template: PromptTemplate, sizes: list[tuple[int, int]], rule: str, last: bool, share: int, unlearnt: set[int]
 ):
     pairs = tuple((f"why {n} " + "x" * asked, f"oil {n} " + "y" * said) for n, (asked, said) in enumerate(sizes))
-    record = replace(RECORD, pairs=pairs)
+    record = replace(RECORD, pairs=pairs, unlearnt=frozenset(n for n in unlearnt if n < len(pairs) - 1))
     limit = max(16, whole_tokens(template, record) * share // 100)
     parameters = DataParameters.model_validate({"max_length": limit, "over_long": rule})
     try:
@@ -116,11 +118,28 @@ def test_what_the_over_long_rule_makes_of_a_conversation_is_no_fault(
     samples = [sample_of(m.draft) for m in fitted]
     claimed = sum(m.draft.cut_tokens for m in fitted)
     assert list(rules(template, limit, rule, last).faults(record, samples, claimed, False)) == []
+    learnt = [t.text for m in fitted for t in (*m.draft.turns(), Turn("assistant", m.draft.plain, True)) if t.learnt]
+    meant = [a for n, (_, a) in enumerate(pairs) if n not in record.unlearnt]
+    assert learnt == (meant[-1:] if last else meant), "every answer that is to be learnt is, once, and no other one"
     if claimed or len(samples) > 1:
         assert list(rules(template, limit, "drop_list", last).faults(record, samples, claimed, False))
         assert list(rules(template, None, rule, last).faults(record, samples, claimed, False))
     if claimed:
         assert list(rules(template, limit, rule, last).faults(record, samples, claimed + 1, False))
+
+
+def test_an_answer_of_weight_0_that_is_learnt_and_a_turn_lost_by_dividing_are_named(template: PromptTemplate):
+    record = replace(RECORD, unlearnt=frozenset({0}))
+    meant = sample_of(draft_of(record))
+    assert list(rules(template).faults(record, [meant], 0, False)) == []
+    learns_all = sample_of(draft_of(RECORD))
+    for wrong, of in ((learns_all, record), (meant, RECORD)):
+        assert [metric for metric, _ in rules(template).faults(of, [wrong], 0, False)] == ["samples_without_provenance"]
+    lost = sample_of(draft_of(replace(RECORD, pairs=PAIRS[1:])))
+    limit = whole_tokens(template, RECORD) - 1
+    assert list(rules(template, limit, "truncate_prompt").faults(record, [lost], 0, False)) == []
+    (fault,) = rules(template, limit, "split").faults(record, [lost], 0, False)
+    assert fault[1].startswith("a turn of its record is in none of its samples")
 
 
 def test_a_question_cut_further_than_the_limit_asks_for_is_named(template: PromptTemplate):

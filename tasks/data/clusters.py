@@ -15,9 +15,13 @@ import numpy as np
 
 from tasks.data.shingles import F64, I64, U64, ShingleSets, jaccard, mixed
 from tasks.data.sketches import BANDS, Sketches, promising
+from tasks.data.teaching import May
 
 SetsOf = Callable[[I64], ShingleSets]
 """The shingle sets of rows, in the order given."""
+FURTHER_LEADERS = 8
+"""So many more leaders of its bucket a row is tried with: a thousand rows that teach different things under one long
+question stay thousands of comparisons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +60,13 @@ def _runs(ordered: I64) -> tuple[I64, I64]:
     return starts, np.diff(np.append(starts, len(ordered)))
 
 
-def similar_pairs(sketches: Sketches, ranked: I64, group: U64 | None, threshold: float, sets_of: SetsOf) -> Pairs:
+def similar_pairs(
+    sketches: Sketches, ranked: I64, group: U64 | None, threshold: float, sets_of: SetsOf, may: May | None = None
+) -> Pairs:
     """Leaders and the rows that are similar to them, among `ranked` rows (most important first).
 
-    With `group`, only rows of an equal group are compared. Each pair is given once.
+    With `group`, only rows of an equal group are compared; with `may`, only pairs that it allows are given, and a row
+    that is not allowed to go into its leader is compared with up to `FURTHER_LEADERS` more. Each pair is given once.
     """
     entries = _entries(sketches, ranked, group)
     involved = np.unique(entries.row)
@@ -67,6 +74,7 @@ def similar_pairs(sketches: Sketches, ranked: I64, group: U64 | None, threshold:
         return Pairs(involved, involved, np.zeros(0))
     sets = sets_of(involved)
     found: list[Pairs] = []
+    left = FURTHER_LEADERS
     while len(entries.row):
         starts, count = _runs(entries.bucket)
         leader = np.repeat(entries.row[starts], count)
@@ -75,8 +83,12 @@ def similar_pairs(sketches: Sketches, ranked: I64, group: U64 | None, threshold:
         index = np.flatnonzero(member)
         similarity = _similarities(leader[index], entries.row[index], sketches, involved, sets, threshold)
         near = similarity >= threshold
-        found.append(Pairs(leader[index[near]], entries.row[index[near]], similarity[near]))
-        entries = entries.where(index[~near]).shared()
+        given = near.copy()
+        if may is not None:
+            given[near] = may(leader[index[near]], entries.row[index[near]])
+        found.append(Pairs(leader[index[given]], entries.row[index[given]], similarity[given]))
+        entries = entries.where(index[~(given if left else near)]).shared()
+        left = max(0, left - 1)
     return _each_once(found)
 
 
@@ -118,18 +130,21 @@ def _each_once(found: Sequence[Pairs]) -> Pairs:
     return Pairs(a[first], b[first], similarity[first])
 
 
-def star_clusters(sketches: Sketches, ranked: I64, group: U64, threshold: float, sets_of: SetsOf) -> dict[int, int]:
+def star_clusters(
+    sketches: Sketches, ranked: I64, group: U64, threshold: float, sets_of: SetsOf, may: May | None = None
+) -> dict[int, int]:
     """Each row that goes, with the row that stays instead: one that it is itself similar to, of an equal group.
 
     A row goes only into one before it in `ranked`, the most similar; no chain of similar rows removes its ends. It
-    is repeated among the rows that stay, until none of them has a similar one before it.
+    is repeated among the rows that stay, until none of them has a similar one before it. `may` says which row may go
+    into which.
     """
     rank = np.empty(int(ranked.max()) + 1 if len(ranked) else 0, np.int64)
     rank[ranked] = np.arange(len(ranked))
     into: dict[int, int] = {}
     while True:
         here = ranked[~np.isin(ranked, np.fromiter(into, np.int64, len(into)))]
-        gone = _absorbed(similar_pairs(sketches, here, group, threshold, sets_of), rank)
+        gone = _absorbed(similar_pairs(sketches, here, group, threshold, sets_of, may), rank)
         if not gone:
             return into
         into.update(gone)

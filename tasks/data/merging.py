@@ -14,6 +14,7 @@ from tasks.data.records import Draft
 from tasks.data.shingles import I64, U64, ShingleSets, shingle_sets
 from tasks.data.similarity import critical_tokens, normalise
 from tasks.data.sketches import Sketches, sketches_of
+from tasks.data.teaching import May
 
 SPLIT_THRESHOLD = 0.7
 """Records at or above this similarity never stand on both sides of the split, whatever the merging threshold is."""
@@ -64,7 +65,7 @@ class Merged:
     """`into[i]` is the row that stays for row i, -1 where i stays itself; `exact` are merged copies to the letter.
 
     `pairs` are similar rows that both stay, by leader: what links the components of the split. `review` are the
-    positions of those whose critical tokens keep them apart.
+    positions of those that are as alike as duplicates: their critical tokens, or what they teach, keep them apart.
     """
 
     into: I64
@@ -74,12 +75,18 @@ class Merged:
 
 
 def merge_duplicates(
-    prints: Fingerprints, fields: I64, usable: Flags, compared: Flags, threshold: float, sets_of: SetsOf
+    prints: Fingerprints,
+    fields: I64,
+    usable: Flags,
+    compared: Flags,
+    threshold: float,
+    sets_of: SetsOf,
+    may: May | None = None,
 ) -> Merged:
     """Merge the `usable` rows. The row with more `fields` stays, then the earlier one.
 
     Copies to the letter are merged first; near ones by star clusters among `compared` rows (sensor windows are
-    numbers and are not compared). One record of each cluster always stays.
+    numbers and are not compared). One record of each cluster always stays. Near ones merge only where `may` allows it.
     """
     ranked = np.lexsort((np.arange(len(prints)), -fields))
     ranked = ranked[usable[ranked]]
@@ -91,15 +98,14 @@ def merge_duplicates(
     exact = into >= 0
     ranked = ranked[~copies]
     ranked = ranked[compared[ranked]]
-    near = star_clusters(prints.sketches, ranked, prints.guard, threshold, sets_of)
+    near = star_clusters(prints.sketches, ranked, prints.guard, threshold, sets_of, may)
     into[np.fromiter(near.keys(), np.int64, len(near))] = np.fromiter(near.values(), np.int64, len(near))
     followed = np.flatnonzero(exact)
     ends = into[into[followed]]
     into[followed] = np.where(ends >= 0, ends, into[followed])
     stay = ranked[into[ranked] < 0]
     pairs = similar_pairs(prints.sketches, stay, None, min(threshold, SPLIT_THRESHOLD), sets_of)
-    apart = (pairs.similarity >= threshold) & (prints.guard[pairs.a] != prints.guard[pairs.b])
-    return Merged(into, exact, pairs, np.flatnonzero(apart))
+    return Merged(into, exact, pairs, np.flatnonzero(pairs.similarity >= threshold))
 
 
 def in_memory(normalised: Sequence[str]) -> SetsOf:

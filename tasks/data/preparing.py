@@ -24,10 +24,11 @@ from tasks.data.merging import SPLIT_THRESHOLD, Fingerprints, Flags, Merged, gua
 from tasks.data.over_long import fit
 from tasks.data.records import Draft
 from tasks.data.shards import Recipe, Shards
-from tasks.data.shingles import F64, I64, ShingleSets, joined, shingle_sets
+from tasks.data.shingles import F64, I64, U64, ShingleSets, joined, shingle_sets
 from tasks.data.sketches import Sketches
 from tasks.data.split import choose_held_out, choose_newest, held_out_target
 from tasks.data.taught import taught
+from tasks.data.teaching import May, Pairs, teaches
 from tasks.prompts import PromptTemplate
 
 VIEWS = ("content", "asked")
@@ -76,6 +77,10 @@ class Samples:
                 yield start, frame
                 start += len(frame)
 
+    def pairs(self) -> Pairs:
+        """What each sample teaches."""
+        return Pairs.of([keys for _, frame in self.select(["pairs"]) for keys in frame["pairs"].to_list()])
+
     def draft(self, sample: int) -> Draft:
         """One sample as a draft."""
         return next(shards.drafts(rows)[0] for shards, rows in self._parts(np.asarray([sample])) if len(rows))
@@ -107,10 +112,14 @@ def prepare(shards: Shards, by_time: F64 | None, progress: Progress, learnt: Seq
     kept = np.flatnonzero((merged.into < 0) & (rows["unusable"] == "").to_numpy())
     samples = _fit(shards, rows, kept, counts)
     progress.start("split")
-    component = _components(samples, merged, len(rows))
-    seen = taught(samples, learnt)
+    pairs = samples.pairs()
+    component = _components(samples, merged, len(rows), pairs)
+    seen = taught(samples, pairs, learnt)
     counts["learnt_by_parent"] = int(seen.sum())
-    barred = frozenset(component[seen].tolist())
+    common = pairs.common()
+    only_common = pairs.given_away(common)
+    counts["commonplaces"], counts["only_commonplaces"] = len(np.unique(pairs.key[common])), int(only_common.sum())
+    barred = frozenset(component[seen | only_common].tolist())
     held_out = _held_out(samples, component, by_time, recipe, counts, barred)
     progress.start("search for leakage")
     component, held_out = _without_leakage(samples, component, held_out, counts)
@@ -149,7 +158,24 @@ def _merge(shards: Shards, rows: pl.DataFrame) -> Merged:
         (rows["kind"] != "sensor").to_numpy(),
         shards.recipe.parameters.near_duplicate_threshold,
         lambda some: shards.sets_of("content", some),
+        _may_go(shards, rows["teaches"].to_numpy()),
     )
+
+
+def _may_go(shards: Shards, taught: U64) -> May:
+    """A record goes only into one that teaches every answer that it teaches. `taught` are hashes of all of them."""
+    threshold = shards.recipe.parameters.near_duplicate_threshold
+
+    def may(stays: I64, goes: I64) -> Flags:
+        allowed: Flags = taught[stays] == taught[goes]
+        differing = np.flatnonzero(~allowed)
+        involved = np.unique(np.concatenate([stays[differing], goes[differing]]))
+        answers = [found for frame in shards.select(["taught"], involved) for found in frame["taught"].to_list()]
+        kept, gone = (np.searchsorted(involved, rows[differing]).tolist() for rows in (stays, goes))
+        allowed[differing] = [teaches(answers[i], answers[j], threshold) for i, j in zip(kept, gone, strict=True)]
+        return allowed
+
+    return may
 
 
 def _fit(shards: Shards, rows: pl.DataFrame, kept: I64, counts: Counter[str]) -> Samples:
@@ -176,8 +202,9 @@ def _fit(shards: Shards, rows: pl.DataFrame, kept: I64, counts: Counter[str]) ->
     return Samples(shards, pieces, frame, len(whole))
 
 
-def _components(samples: Samples, merged: Merged, rows: int) -> I64:
-    """Components of what is similar by content, or as question and answer, or belongs to one event or one text.
+def _components(samples: Samples, merged: Merged, rows: int, pairs: Pairs) -> I64:
+    """Components of what is similar by content, or as question and answer, or belongs to one event or one text, or
+    teaches one question with the same answer.
 
     No guard here: variants that differ in a code are kept, and stay on one side of the split.
     """
@@ -187,15 +214,15 @@ def _components(samples: Samples, merged: Merged, rows: int) -> I64:
     ).to_series()
     first = _first_of_its_kind(group)
     everyone = np.arange(count)
-    links = [(everyone, first)]
+    links = [(everyone, first), pairs.links()]
     if samples.whole == count:
         near = merged.pairs.similarity >= SPLIT_THRESHOLD
         of_row = np.full(rows, -1, np.int64)
         of_row[samples.frame["row"].to_numpy()] = everyone
         links.append((of_row[merged.pairs.a[near]], of_row[merged.pairs.b[near]]))
     for view in VIEWS if samples.whole < count else VIEWS[1:]:
-        pairs = similar_pairs(samples.sketches(view), everyone, None, SPLIT_THRESHOLD, partial(samples.sets_of, view))
-        links.append((pairs.a, pairs.b))
+        alike = similar_pairs(samples.sketches(view), everyone, None, SPLIT_THRESHOLD, partial(samples.sets_of, view))
+        links.append((alike.a, alike.b))
     return _connected(count, links)
 
 
@@ -268,7 +295,7 @@ def _without_leakage(
 
 
 def _review(shards: Shards, rows: pl.DataFrame, merged: Merged) -> pl.DataFrame:
-    """The pairs of a kind that both stay because a code, model or number differs, with their texts and what differs."""
+    """The pairs of a kind that both stay because a code, number or answer differs, with texts and what differs."""
     kind = rows["kind"].to_numpy()
     chosen = merged.review[kind[merged.pairs.a[merged.review]] == kind[merged.pairs.b[merged.review]]]
     a, b = merged.pairs.a[chosen], merged.pairs.b[chosen]
@@ -282,7 +309,7 @@ def _review(shards: Shards, rows: pl.DataFrame, merged: Merged) -> pl.DataFrame:
     left, right = np.searchsorted(involved, a), np.searchsorted(involved, b)
     texts = pl.Series(content, dtype=pl.String)
     differing = [
-        "differ in " + ", ".join(sorted(guards[i] ^ guards[j]))
+        "differ in " + (", ".join(sorted(guards[i] ^ guards[j])) or ANSWERS)
         for i, j in zip(left.tolist(), right.tolist(), strict=True)
     ]
     return pl.DataFrame(
@@ -300,6 +327,8 @@ def _review(shards: Shards, rows: pl.DataFrame, merged: Merged) -> pl.DataFrame:
 
 
 _DRAFTS_AT_ONCE = 16_384
+ANSWERS = "an answer that only one of them teaches"
+"""What keeps two records apart that have the same critical tokens."""
 
 
 def _identities(frame: pl.DataFrame) -> list[str]:

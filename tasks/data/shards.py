@@ -34,9 +34,10 @@ from tasks.data.records import Draft, Fate, Unit
 from tasks.data.shingles import I64, ShingleSets, joined, shingle_sets
 from tasks.data.similarity import normalise
 from tasks.data.sketches import Sketches, empty_sketches, sketches_of
+from tasks.data.teaching import letters, pair_texts, pairs_said
 from tasks.prompts import PromptTemplate
 
-VERSION = 6
+VERSION = 7
 """Of what a shard holds and how it is made; another one never uses the shards of this one."""
 
 _TYPES: dict[str, pa.DataType] = {
@@ -52,14 +53,16 @@ ROWS = pa.schema(
         *((name, pa.string()) for name in (*_UNIT, "kind")),
         *((f.name, _TYPES[str(f.type)]) for f in _DRAFT),
         *((name, pa.string()) for name in ("rendered_prompt", "answer", "content", "asked", "unusable")),
+        ("taught", pa.list_(pa.string())),
+        ("pairs", pa.list_(pa.uint64())),
         *((name, pa.int32()) for name in ("n_tokens", "learnt", "filled", "plain_text")),
-        *((name, pa.uint64()) for name in ("exact", "guard")),
+        *((name, pa.uint64()) for name in ("exact", "guard", "teaches")),
     ]
 )
 FATES = pa.schema([(name, pa.string()) for name in (*_UNIT, "fate", "reason", "merged_into")])
 NARROW = ("source", "location", "kind", "device_model", "fault_type", "group", "unusable")
 """Text columns that are short enough to be held for all rows at once."""
-NUMBERS = ("part", "cut_tokens", "n_tokens", "learnt", "filled", "plain_text", "exact", "guard")
+NUMBERS = ("part", "cut_tokens", "n_tokens", "learnt", "filled", "plain_text", "exact", "guard", "teaches")
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +206,9 @@ def _table(drafts: Sequence[Draft], recipe: Recipe) -> pa.Table:
     content = [normalise(draft.content()) for draft in drafts]
     asked = [normalise("\n".join((*m.draft.earlier, m.prompt, m.answer))) for m in measured]
     guards = [critical(text, d.kind, d.device_model, d.fault_type) for text, d in zip(content, drafts, strict=True)]
+    pairs = [pairs_said(m.draft.turns(), m.prompt, m.answer) for m in measured]
+    taught = [sorted({answer for _, answer in p}) if d.spoken() else [] for d, p in zip(drafts, pairs, strict=True)]
+    exact = [letters(d.turns(), d.prompt, d.plain) if d.spoken() else c for d, c in zip(drafts, content, strict=True)]
     columns: dict[str, Any] = {
         **{name: [getattr(d.unit, name) for d in drafts] for name in _UNIT},
         "kind": [d.kind for d in drafts],
@@ -216,14 +222,19 @@ def _table(drafts: Sequence[Draft], recipe: Recipe) -> pa.Table:
         "learnt": [m.learnt for m in measured],
         "filled": [filled(d) for d in drafts],
         "plain_text": [int(is_plain_text({"prompt": m.prompt})) for m in measured],
-        "exact": hashes(content),
+        "taught": taught,
+        "pairs": [hashes(pair_texts(p)).tolist() for p in pairs],
+        "exact": hashes(exact),
+        "teaches": hashes(["\x1f".join(answers) for answers in taught]),
         "guard": hashes(["\x1f".join(sorted(guard)) for guard in guards]),
     }
     return pa.table([pa.array(columns[f.name], f.type) for f in ROWS], schema=ROWS)
 
 
 def filled(draft: Draft) -> int:
-    """Fields that a record fills: of two that say the same, the fuller one stays."""
+    """Fields that a record fills, answers that a conversation teaches: of two that say the same, the fuller stays."""
+    if draft.spoken():
+        return len(pairs_said(draft.turns(), draft.prompt, draft.plain))
     return sum(map(bool, (draft.device_model, draft.fault_type, draft.steps, draft.phenomenon, draft.repair)))
 
 

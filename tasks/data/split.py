@@ -89,8 +89,9 @@ def _taken(
     in_train: dict[str, int] = defaultdict(int)
     for _, name in {(c, t) for c, t in zip(component.tolist(), fault_type, strict=True) if t}:
         in_train[name] += 1
-    too_large = max(1, int(MAX_COMPONENT_SHARE * target))
     sizes = members.sizes()
+    usual = int(np.median(sizes)) if len(sizes) else 1  # or of a small set of families nothing would be held out
+    too_large = max(1, int(MAX_COMPONENT_SHARE * target), min(usual, target // 2))
     chosen: set[int] = set()
     held = 0
     for k in order:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from specs.fates import REASONS
 from tasks.verify import data_raw as raw
@@ -16,7 +16,9 @@ from tasks.verify.data_rows import RawFiles
 from tasks.verify.data_windows import in_words
 from tasks.verify.data_words import in_order, text_of, tokens, without_marks
 from tasks.verify.findings import CLAIMS, Findings
+from tasks.verify.merged_records import Told, merge_faults
 from tasks.verify.parquet_rows import key_of, place_of
+from tasks.verify.raw_instructions import Record
 from tasks.verify.raw_sheets import ending
 
 ALLOWANCE = 0.1
@@ -39,6 +41,8 @@ class Merges:
         self._rows: dict[int, Row] = {}
         self._texts: dict[int, str] = {}
         self._windows: dict[int, str] = {}
+        self._told: dict[int, Told] = {}
+        self._last_only = files.parameters.conversation_loss == "last_answer"
 
     def take(self, place: int, row: Row) -> None:
         """A raw row, held if it is needed."""
@@ -49,6 +53,12 @@ class Merges:
         """The text of a record, held if it is needed."""
         if place in self._needed:
             self._texts[place] = text
+
+    def take_record(self, place: int, record: Record) -> None:
+        """A record of an instruction file, held if it is needed."""
+        if place in self._needed:
+            self._texts[place] = record.said
+            self._told[place] = Told.of(record, self._last_only)
 
     def judge(self, files: RawFiles, findings: Findings) -> None:
         """Name every merge without a reason, and every one of two units that do not say the same."""
@@ -64,8 +74,7 @@ class Merges:
             if wrong:
                 findings.add("code_variants_lost", name, wrong)
                 continue
-            unlike = self._unlike(mine, kept, reason, threshold)
-            if unlike:
+            for unlike in self._unlike(mine, kept, reason, threshold):
                 findings.add(CLAIMS, name, unlike)
 
     def _read_texts(self, files: RawFiles) -> None:
@@ -92,18 +101,25 @@ class Merges:
     def _row(self, place: int) -> Row | None:
         return self._rows.get(place) or ({"text": self._texts[place]} if place in self._texts else None)
 
-    def _unlike(self, mine: int, kept: int, reason: str, threshold: float) -> str:
+    def _unlike(self, mine: int, kept: int, reason: str, threshold: float) -> Iterator[str]:
         """Why two units are not as alike as the reason says. Running text has headings above that count, too."""
+        if self._masked[mine] or self._masked[kept]:
+            return
+        if mine in self._told and kept in self._told:
+            yield from merge_faults(self._told[mine], self._told[kept], reason, threshold - ALLOWANCE)
         a, b = self._rows.get(mine), self._rows.get(kept)
-        if a is None or b is None or self._masked[mine] or self._masked[kept]:
-            return ""
+        if a is None or b is None:
+            return
         one, other = (texts.fold(personal.blank(text_of(row))) for row in (a, b))
         if one == other:
-            return "" if reason == "exact_duplicate" else "called nearly the same, and it is the same to the letter"
+            if reason != "exact_duplicate":
+                yield "called nearly the same, and it is the same to the letter"
+            return
         one, other = (texts.fold(without_marks(personal.blank(text_of(row)))) for row in (a, b))
         x, y = texts.grams(one), texts.grams(other)
         alike = texts.similarity(x, y)
-        return "" if alike >= threshold - ALLOWANCE else f"merged, and {alike:.2f} alike"
+        if alike < threshold - ALLOWANCE:
+            yield f"merged, and {alike:.2f} alike"
 
 
 def _name(row: Mapping[str, str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from array import array
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ from tasks.turns import turns_of
 from tasks.verify import data_texts as texts
 from tasks.verify import personal
 from tasks.verify.data_leaks import HeldOut
+from tasks.verify.pair_leaks import PairLeaks
 from tasks.verify.parquet_rows import Keys, ParquetRows, key_of, keys_of, place_of
 
 REQUIRED = {
@@ -59,6 +60,7 @@ class Census:
     trained: array[int] = field(default_factory=lambda: array("Q"))
     sought: list[tuple[int, int]] = field(default_factory=list)
     near: set[int] = field(default_factory=set)
+    pairs: PairLeaks = field(default_factory=PairLeaks)
 
     @property
     def samples(self) -> int:
@@ -66,14 +68,20 @@ class Census:
         return len(self.ids)
 
     def exact_duplicates_left(self) -> int:
-        """Samples that say to the letter what another says."""
-        return self.samples - len(np.unique(keys_of(self.said)))
+        """Samples that say to the letter what another says; a record that was divided says what its parts do together.
+
+        Two conversations with the same beginning may have an equal part, and are not the same.
+        """
+        said, places = keys_of(self.said), keys_of(self.places)
+        _, place = np.unique(places, return_inverse=True)
+        whole = np.zeros(len(np.unique(places)), np.uint64)
+        np.add.at(whole, place, said)
+        twice = len(said) - len(np.unique(np.stack([places, said]), axis=1).T)
+        return twice + len(whole) - len(np.unique(whole))
 
     def exact_leaks(self) -> int:
-        """Held-out samples that say or ask to the letter what a training sample does."""
-        trained = np.unique(keys_of(self.trained))
-        sought = np.asarray(self.sought, np.uint64).reshape(-1, 2)
-        return int(np.isin(sought, trained).any(axis=1).sum())
+        """Held-out samples that say or ask to the letter what a training sample does, as a whole or in one turn."""
+        return len(exact_leaks(self.sought, self.trained, self.pairs))
 
     def smallest_fault_type(self) -> Value:
         """Training samples of the rarest fault type."""
@@ -115,6 +123,12 @@ def take_census(samples: ParquetRows, template: PromptTemplate, allowed: Sequenc
     return census
 
 
+def exact_leaks(sought: Sequence[tuple[int, int]], trained: Iterable[int], pairs: PairLeaks) -> set[int]:
+    """Numbers of held-out samples, by the keys of what they say and ask, and by the questions with their answers."""
+    whole = np.isin(np.asarray(sought, np.uint64).reshape(-1, 2), np.unique(keys_of(trained))).any(axis=1)
+    return set(np.flatnonzero(whole).tolist()) | pairs.leaks()
+
+
 def tuple_of_keys(sample: Sample) -> tuple[int, int]:
     """The keys of what a sample says, and of its question with its answer."""
     said, asked = (key_of(view(sample)) for view in VIEWS)
@@ -151,10 +165,10 @@ def _count(
             census.manual_lengths.append(sample["n_tokens"])
         census.ids.append(key_of(sample["sample_id"]))
         census.places.append(place_of(sample["source"], sample["location"]))
-        keys = [key_of(text) for text in views]
-        census.said.append(keys[0])
+        census.said.append(key_of(texts.to_the_letter(sample)))
+        census.pairs.take(sample)
         if train:
-            census.trained.extend(keys)
+            census.trained.extend(key_of(text) for text in views)
 
 
 def answer_cut(sample: Sample, tokens: Encoded, template: PromptTemplate) -> int:

@@ -35,6 +35,14 @@ def question_and_answer(sample: Mapping[str, Any]) -> str:
     return "\n".join((*filter(None, [spoken(turns_of(sample))]), sample["prompt"], sample["answer"]))
 
 
+def to_the_letter(sample: Mapping[str, Any]) -> str:
+    """What two samples must have equal to be one: of what people wrote the system text, each turn and its role too."""
+    if sample["kind"] != "instruction":
+        return fold(content(sample))
+    earlier = (f"{turn.role} {turn.learnt} {fold(turn.text)}" for turn in turns_of(sample))
+    return "\n".join((*earlier, fold(sample["prompt"]), fold(sample["answer"])))
+
+
 def fold(text: str) -> str:
     """Words in NFKC and folded case, without punctuation but inside words; no spaces between Chinese characters."""
     if text.isascii():

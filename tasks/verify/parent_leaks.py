@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from specs.canonical import sha256_file
 from specs.criteria import Metric
 from tasks.verify.data_leaks import HeldOut
 from tasks.verify.data_samples import VIEWS
+from tasks.verify.pair_leaks import PairLeaks, pair_keys
 from tasks.verify.parquet_rows import ParquetRows
 
 
@@ -22,15 +24,21 @@ def parent_leakage(samples: ParquetRows, context: Mapping[str, Any]) -> Metric:
         return _null(f"on which samples parent {record['named']} or a parent of it was trained is not known here")
     held_out: Sequence[Mapping[str, Any]] = samples.where("split", "eval")
     near = [HeldOut([view(s) for s in held_out]) for view in VIEWS]
+    pairs, taught = PairLeaks(), array("Q")
+    for sample in samples:
+        pairs.take(sample)
     for one in record["learnt"]:
         path = Path(context["project_dir"]) / one["path"]
         if not path.is_file() or sha256_file(path) != one["sha256"]:
             return _null(f"{one['path']}, on which parent {one['run']} was trained, is gone or changed")
         for batch in ParquetRows(path).batches():
             trained = [row for row in batch if row["split"] == "train"]
+            for row in trained:
+                taught.extend(pair_keys(row))
             for view, index in zip(VIEWS, near, strict=True):
                 index.compare([view(row) for row in trained])
-    return Metric(value=len(set().union(*(index.near for index in near))), unit="samples")
+    found = pairs.leaks(taught).union(*(index.near for index in near))
+    return Metric(value=len(found), unit="samples")
 
 
 def _null(reason: str) -> Metric:

@@ -11,14 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from specs.criteria import Metric
 from specs.metrics import OF_REWRITTEN
 from tasks.verify.data_leaks import HeldOut
-from tasks.verify.data_samples import VIEWS, tuple_of_keys
+from tasks.verify.data_samples import VIEWS, exact_leaks, tuple_of_keys
+from tasks.verify.pair_leaks import PairLeaks
 from tasks.verify.parent_leaks import parent_leakage
-from tasks.verify.parquet_rows import ParquetRows, keys_of
+from tasks.verify.parquet_rows import ParquetRows
 
 _READ = (
     "sample_id",
@@ -73,16 +72,17 @@ def _leaks(samples: ParquetRows) -> tuple[int, int]:
     """Held-out samples that a training sample equals, and that one is near to."""
     held_out = samples.where("split", "eval")
     near = [HeldOut([view(s) for s in held_out]) for view in VIEWS]
-    sought = np.asarray([tuple_of_keys(s) for s in held_out], np.uint64).reshape(-1, 2)
-    trained = array("Q")
+    sought = [tuple_of_keys(s) for s in held_out]
+    trained, pairs = array("Q"), PairLeaks()
     for batch in samples.batches():
+        for row in batch:
+            pairs.take(row)
         rows = [s for s in batch if s["split"] == "train"]
         for row in rows:
             trained.extend(tuple_of_keys(row))
         for view, index in zip(VIEWS, near, strict=True):
             index.compare([view(s) for s in rows])
-    exact = np.isin(sought, np.unique(keys_of(trained))).any(axis=1).sum()
-    return int(exact), len(set().union(*(index.near for index in near)))
+    return len(exact_leaks(sought, trained, pairs)), len(set().union(*(index.near for index in near)))
 
 
 def _sides(samples: ParquetRows) -> dict[str, list[str]]:

@@ -85,14 +85,18 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "不做秩的试验：父训练的适配器保持原有的秩",
     ),
     "trend": (
-        "{factor} times the rule's value: in the trials on {model} this took {share} more off the held-out loss over "
+        "{factor} times the rule's value: in the trials on {model} this took {share} more off the loss on {on} over "
         "{steps} steps; a direction, not a promise",
-        "规则值的 {factor} 倍：在 {model} 上的试验中，{steps} 步内留出损失多降 {share}；只表示方向，不是承诺",
+        "规则值的 {factor} 倍：在 {model} 上的试验中，{steps} 步内{on}上的损失多降 {share}；只表示方向，不是承诺",
     ),
     "trend_alpha": ("the scale alpha / rank stays", "保持 alpha / rank 的比例"),
     "warn_trend_unconfirmed": (
         "UNCONFIRMED on the base model: {name} {before} -> {after} follows trials on a smaller model; {why}",
         "未在基座模型上确认：{name} {before} -> {after} 依据较小模型上的试验；{why}",
+    ),
+    "warn_trend_training": (
+        "{name} {before} -> {after} follows a loss on training samples: no held-out one fits the dry run's length",
+        "{name} {before} -> {after} 依据训练样本上的损失：没有留出样本符合试运行的长度",
     ),
     "trend_limited": (
         "{wanted} was tried, and the limits of the project allow less of a change",

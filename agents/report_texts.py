@@ -160,37 +160,40 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "tokens_per_second": ("Tokens per second", "词元/秒"),
     "trials": ("Small trials", "小规模试验"),
     "trials_legend": (
-        "On {model}, {steps} steps with each of {seeds} seeds; loss on {samples} held-out samples, against the trial "
+        "On {model}, {steps} steps with each of {seeds} seeds; loss on {samples} {on}, against the trial "
         "of the same seed with the settings of the dry run, which took {fall} off it. Intervals at {level} % each, so "
         "that all hold together with {together} %. Few steps: a direction, not a promise of what a training brings.",
-        "模型 {model}，每个种子 {steps} 步，共 {seeds} 个种子；{samples} 条留出样本上的损失，与同一种子、"
+        "模型 {model}，每个种子 {steps} 步，共 {seeds} 个种子；{samples} 条{on}上的损失，与同一种子、"
         "试运行设置的试验相比（该试验使损失下降 {fall}）。每个区间的置信度为 {level} %，合计 {together} %。"
         "步数很少：只表示方向，不承诺完整训练的结果。",
+    ),
+    "trials_none": ("None of the settings could be tried; no trial was made.", "没有可以尝试的设置，未进行试验。"),
+    "trials_training": (
+        "No held-out sample fits the dry run's length: the losses are of training samples, and show less.",
+        "没有留出样本符合试运行的长度：损失在训练样本上测量，说明力较弱。",
     ),
     "trial": ("Setting", "设置"),
     "trial_change": ("Change of the loss", "损失变化"),
     "trial_share": ("Of what the base trial brings", "占基准下降量"),
     "trial_trend": ("Trend", "趋势"),
-    "trial_rank": ("rank {before} -> {tried}", "秩 {before} -> {tried}"),
-    "trial_lr": ("lr {before} -> {tried}", "学习率 {before} -> {tried}"),
-    "trial_length": ("max_length {before} -> {tried}", "最大长度 {before} -> {tried}"),
     "trend_lower": ("learns more", "学得更多"),
     "trend_higher": ("learns less", "学得更少"),
     "trend_within_noise": ("within the noise", "与噪声无法区分"),
     "trend_diverged": ("diverges", "发散"),
-    "trend_not_tried": ("not tried", "未尝试"),
+    "trend_not_tried": ("no result", "没有结果"),
+    "trend_because": ("{trend}: {reason}", "{trend}：{reason}"),
     "confirmation_confirmed": (
-        "Confirmed on the base model: {names} together change the held-out loss by {said}.",
-        "已在基座模型上确认：{names} 合计使留出损失变化 {said}。",
+        "Confirmed on the base model: {names} together change the loss on {on} by {said}.",
+        "已在基座模型上确认：{names} 合计使{on}上的损失变化 {said}。",
     ),
     "confirmation_contradicted": (
-        "Contradicted by the base model: {names} together change the held-out loss by {said}. Nothing is taken over. "
+        "Contradicted by the base model: {names} together change the loss on {on} by {said}. Nothing is taken over. "
         "{reason}",
-        "基座模型上相反：{names} 合计使留出损失变化 {said}，不采用。{reason}",
+        "基座模型上相反：{names} 合计使{on}上的损失变化 {said}，不采用。{reason}",
     ),
     "confirmation_within_noise": (
-        "Unconfirmed: on the base model {names} together change the held-out loss by {said}, within the noise.",
-        "未确认：在基座模型上 {names} 合计使留出损失变化 {said}，与噪声无法区分。",
+        "Unconfirmed: on the base model {names} together change the loss on {on} by {said}, within the noise.",
+        "未确认：在基座模型上 {names} 合计使{on}上的损失变化 {said}，与噪声无法区分。",
     ),
     "confirmation_not_run": (
         "Unconfirmed: {names} were not tried on the base model ({reason}).",

@@ -9,6 +9,7 @@ from agents.report_texts import t
 from agents.units import human, significant
 from specs.base import Language
 from specs.trials import Confirmation, Outcome, TrialsReport
+from tasks.training.trial_words import changes, measured_on, setting, setting_tried, why
 
 _TONES: dict[str, Tone] = {"lower": "good", "higher": "warn", "diverged": "bad"}
 
@@ -24,31 +25,38 @@ def trials(artifacts: Path, language: Language) -> list[Block]:
         "steps": report.steps,
         "seeds": len(report.seeds),
         "samples": report.samples,
+        "on": measured_on(language, report.measured_on),
         "fall": human(report.base_fall, "nats/token", language),
         "level": significant(100 * report.level, 4),
         "together": significant(100 * report.together),
     }
     rows = [_row(outcome, language) for outcome in report.outcomes]
     header = [t(language, key) for key in ("trial", "trial_change", "trial_share", "trial_trend")]
-    blocks: list[Block] = [
-        Heading(t(language, "trials")),
-        Paragraph(t(language, "trials_legend", **values), "quiet"),
-        Table(header, rows),
-    ]
+    blocks: list[Block] = [Heading(t(language, "trials"))]
+    if any(setting_tried(o) for o in report.outcomes):
+        blocks.append(Paragraph(t(language, "trials_legend", **values), "quiet"))
+        if report.measured_on == "training":
+            blocks.append(Paragraph(t(language, "trials_training"), "warn"))
+    else:
+        blocks.append(Paragraph(t(language, "trials_none"), "warn"))
+    blocks.append(Table(header, rows))
     if report.confirmation is not None:
-        blocks.append(_confirmation(report.confirmation, language))
+        blocks.append(_confirmation(report.confirmation, report, language))
     return blocks
 
 
 def _row(outcome: Outcome, language: Language) -> list[Cell]:
-    name = t(language, f"trial_{outcome.dimension}", before=f"{outcome.before:g}", tried=f"{outcome.tried:g}")
+    reason = why(language, outcome)
     trend = t(language, f"trend_{outcome.trend.replace(' ', '_')}")
     share = "—" if outcome.share is None else human(outcome.share, "share", language)
     return [
-        Cell(name),
+        Cell(setting(language, outcome)),
         Cell(_with_noise(outcome, language), number=True),
         Cell(share, number=True),
-        Cell(f"{trend}: {outcome.reason}" if outcome.reason else trend, tone=_TONES.get(outcome.trend, "")),
+        Cell(
+            t(language, "trend_because", trend=trend, reason=reason) if reason else trend,
+            tone=_TONES.get(outcome.trend, ""),
+        ),
     ]
 
 
@@ -60,9 +68,14 @@ def _with_noise(found: Outcome | Confirmation, language: Language) -> str:
     return f"{sign}{significant(found.change)} ± {human(found.half_width, 'nats/token', language)}"
 
 
-def _confirmation(of: Confirmation, language: Language) -> Paragraph:
+def _confirmation(of: Confirmation, report: TrialsReport, language: Language) -> Paragraph:
     """Whether the base model shows it too, in one sentence."""
-    names = ("、" if language == "zh" else ", ").join(of.changes)
     key = f"confirmation_{of.status.replace(' ', '_')}"
     tone: Tone = "good" if of.status in ("confirmed", "same model") else "warn"
-    return Paragraph(t(language, key, names=names, said=_with_noise(of, language), reason=of.reason), tone)
+    values = {
+        "names": changes(language, report, of.changes),
+        "on": measured_on(language, of.measured_on),
+        "said": _with_noise(of, language),
+        "reason": why(language, of),
+    }
+    return Paragraph(t(language, key, **values), tone)

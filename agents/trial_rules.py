@@ -11,6 +11,7 @@ from agents.siblings import dry_run_model
 from agents.units import human, significant
 from specs.base import Language
 from specs.trials import Confirmation, Outcome, TrialsReport
+from tasks.training.trial_words import measured_on, setting, why
 
 _PATHS = {"rank": "training.lora.rank", "lr": "training.lr"}
 
@@ -51,22 +52,28 @@ def _follow(draft: Draft, context: ProposerContext, found: TrialsReport, trend: 
     name = path.rpartition(".")[2]
     if found.confirmation is not None and found.confirmation.status == "contradicted":
         said = _measured(found.confirmation, language)
-        draft.warnings.append(text(language, "warn_trend_contradicted", name=name, trend=trend.name, said=said))
+        draft.warnings.append(
+            text(language, "warn_trend_contradicted", name=name, trend=setting(language, trend), said=said)
+        )
         return
     before = draft.get(path)
     wanted = max(1, round(before * trend.factor)) if trend.dimension == "rank" else _rounded(before * trend.factor)
-    values = {"factor": significant(trend.factor), "model": found.model, "share": _share(trend), "steps": found.steps}
+    values: dict[str, object] = {"factor": significant(trend.factor), "model": found.model, "share": _share(trend)}
+    values |= {"steps": found.steps, "on": measured_on(language, found.measured_on)}
     taken = draft.choose(path, wanted, "trend", source="dry_run", **values)
     if taken == before:
         return
     if trend.dimension == "rank":
         alpha = draft.get("training.lora.alpha") * taken / before
         draft.choose("training.lora.alpha", alpha, "trend_alpha", source="dry_run")
-    why = _unconfirmed(found, language)
+    moved: dict[str, object] = {"name": name, "before": shown(before), "after": shown(taken)}
+    if found.measured_on == "training":
+        draft.warnings.append(text(language, "warn_trend_training", **moved))
+    unsure = _unconfirmed(found, language)
     if taken != wanted:
-        why = text(language, "trend_limited", wanted=shown(wanted))
-    if why is not None:
-        values = {"name": name, "before": shown(before), "after": shown(taken), "why": why}
+        unsure = text(language, "trend_limited", wanted=shown(wanted))
+    if unsure is not None:
+        values = {**moved, "why": unsure}
         draft.warnings.append(text(language, "warn_trend_unconfirmed", **values))
 
 
@@ -85,12 +92,12 @@ def _unconfirmed(found: TrialsReport, language: Language) -> str | None:
     if of is None or of.status in ("confirmed", "same model"):
         return None
     if of.status == "not run":
-        return text(language, "trend_not_run", reason=of.reason)
+        return text(language, "trend_not_run", reason=why(language, of))
     return text(language, "trend_in_noise", said=_measured(of, language))
 
 
 def _measured(of: Confirmation, language: Language) -> str:
     """A change with its half width; why there is none."""
     if of.change is None or of.half_width is None:
-        return of.reason
+        return why(language, of)
     return f"{significant(of.change)} ± {human(of.half_width, 'nats/token', language)}"

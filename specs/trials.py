@@ -57,9 +57,19 @@ class TrialParameters(TrialSettings):
 
 Trend = Literal["lower", "higher", "within noise", "diverged", "not tried"]
 
+MeasuredOn = Literal["held-out", "training"]
+"""The samples that losses are measured on: training samples where no held-out one fits the length."""
+
+
+class Cause(Strict):
+    """Why a trial did not come to a number: a key and its values, worded where it is shown."""
+
+    key: str
+    values: dict[str, float | int | str] = Field(default_factory=dict)
+
 
 class Outcome(Strict):
-    """What one setting did to the loss on held-out samples, against the base trial of the same seed.
+    """What one setting did to the measured loss, against the base trial of the same seed.
 
     `change` is the mean over the seeds in nats per token, negative where the setting learnt more; `half_width` is that
     of its confidence interval; `share` is `change` over what the base trials themselves took off that loss.
@@ -73,7 +83,8 @@ class Outcome(Strict):
     change: float | None = None
     half_width: float | None = None
     share: float | None = None
-    reason: str = Field("", description="of a trial that did not come to a number")
+    cause: Cause | None = Field(None, description="of a trial that did not come to a number")
+    reason: str = Field("", description="the same as a sentence, in records made before there were causes")
 
     @property
     def factor(self) -> float:
@@ -97,7 +108,9 @@ class Confirmation(Strict):
     change: float | None = None
     half_width: float | None = None
     share: float | None = None
-    reason: str = ""
+    measured_on: MeasuredOn = "held-out"
+    cause: Cause | None = Field(None, description="why there is no number")
+    reason: str = Field("", description="the same as a sentence, in records made before there were causes")
 
 
 class TrialsReport(Strict):
@@ -107,10 +120,11 @@ class TrialsReport(Strict):
     model: str
     steps: int
     seeds: list[int]
-    samples: int = Field(description="held-out samples on which the loss is measured")
+    samples: int = Field(description="samples on which the loss is measured")
+    measured_on: MeasuredOn = Field("held-out", description="training where no held-out sample fits the length")
     together: float = Field(CERTAINTY, description="certainty with which all intervals hold")
     level: float = Field(description="certainty of each interval that this takes")
-    base_fall: float | None = Field(description="mean fall of the held-out loss over the base trials, in nats/token")
+    base_fall: float | None = Field(description="mean fall of that loss over the base trials, in nats/token")
     outcomes: list[Outcome]
     confirmation: Confirmation | None = Field(None, description="null where no trend would change a proposal")
 

@@ -16,9 +16,10 @@ from specs.errors import InputError, TrainingError, WorkerError
 from specs.files import storage_errors
 from specs.parameters import DryRunParameters, TrainingConfiguration
 from specs.stages import Progress, StageContext, StageResult
+from specs.trials import MeasuredOn
 from tasks.data.batch_plan import PlanRow, plan_batches, write_plan
 from tasks.data.objectives import taken
-from tasks.dry_run_trials import HELD_OUT, Material, Place, make_trials, notes
+from tasks.dry_run_trials import MEASURED, Material, Place, make_trials, notes
 from tasks.pool import Pool, pool_of
 from tasks.training.job import Job
 from tasks.training.launch import keep_results, run_training
@@ -53,6 +54,11 @@ class Selection:
     def train(self) -> list[tuple[str, int]]:
         """Training samples of the chosen objectives."""
         return self.pool.samples
+
+    @property
+    def measured_on(self) -> MeasuredOn:
+        """Where the samples of the probe come from: held-out ones, or training samples where none of those fits."""
+        return "held-out" if self.held_out else "training"
 
     @property
     def plain(self) -> frozenset[str]:
@@ -110,9 +116,9 @@ def _trials(
         return []
 
     def material(of: SmallModel, name: str, chosen: Selection) -> Material:
-        held_out, limit = _probe(chosen, HELD_OUT), job.memory_limit_bytes
+        measured, limit = _probe(chosen, MEASURED), job.memory_limit_bytes
         shared = (job.samples, job.samples_sha256, limit)
-        return Material(of.folder, of.sha256, name, chosen.pool, held_out, *shared)
+        return Material(of.folder, of.sha256, name, chosen.pool, measured, chosen.measured_on, *shared)
 
     target = None
     if not model.same and context.base_model and context.base_model_sha256:
@@ -235,6 +241,12 @@ def _notes(
             f"{selection.too_long} 条训练样本超过 {limit} 个词元，未用于试运行"
             if zh
             else f"{selection.too_long} training samples with more than {limit} tokens were left out of the dry run"
+        )
+    if selection.measured_on == "training":
+        notes.append(
+            "没有留出样本符合试运行的长度：固定探测批由训练样本组成"
+            if zh
+            else "no held-out sample fits the dry run's length: the fixed probe batch is of training samples"
         )
     if training.plain_text_share != parameters.training.plain_text_share:
         asked, took = parameters.training.plain_text_share, training.plain_text_share

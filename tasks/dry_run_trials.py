@@ -2,7 +2,8 @@
 
 Every setting is tried with the same seeds; a seed orders the samples, starts the adapter and draws its dropout, so that
 trials of one seed are fed the same batches (a shorter length leaves samples out: there only the seed is the same). What
-they did to the loss on held-out samples is written to `trials.json`, the logs that it rests on below `trials/`.
+they did to the loss on held-out samples (on training samples, where no held-out one fits the length) is written to
+`trials.json`, the logs that it rests on below `trials/`.
 """
 
 from __future__ import annotations
@@ -19,15 +20,17 @@ from specs.errors import GatewrightError, Stopped
 from specs.files import storage_errors, write_bytes, write_json
 from specs.parameters import TrainingConfiguration
 from specs.stages import Progress
-from specs.trials import BASE, CHANGED, Confirmation, Outcome, TrialParameters, TrialsReport
+from specs.trials import BASE, CHANGED, Cause, Confirmation, MeasuredOn, Outcome, TrialParameters, TrialsReport
 from tasks.data.batch_plan import plan_batches, write_plan
 from tasks.pool import Pool
 from tasks.training.job import Job
 from tasks.training.logbook import MICRO_BATCHES, PROBES
+from tasks.training.trial_words import setting, why
 from tasks.training.trial_worker import DIVERGED, Trials, ended
 from tasks.training.trials import (
     base_fall,
     confirmed,
+    ends,
     level_of,
     name_of,
     outcome,
@@ -42,13 +45,13 @@ WORKER = "tasks.training.trial_worker"
 
 DOCUMENT = "trials.json"
 
-HELD_OUT = 32
-"""Held-out samples that the loss of a trial is measured on, spread over the lengths."""
+MEASURED = 32
+"""Samples that the loss of a trial is measured on, spread over the lengths."""
 
 POINTS = 4
-"""Losses of the held-out samples on the way of a trial, for its curve."""
+"""Losses of these samples on the way of a trial, for its curve."""
 
-KEPT = ("metrics.jsonl", MICRO_BATCHES, PROBES, "settings.json", DIVERGED)
+KEPT = ("metrics.jsonl", MICRO_BATCHES, PROBES, "probe.json", "settings.json", DIVERGED)
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,8 @@ class Material:
     sha256: Sha256
     name: str
     pool: Pool
-    held_out: list[str]
+    measured: list[str]
+    measured_on: MeasuredOn
     samples: Path
     samples_sha256: Sha256
     memory_limit_bytes: int | None = None
@@ -84,6 +88,8 @@ def make_trials(
 ) -> TrialsReport:
     """Run the trials on the model of the dry run, and confirm on `target` what would change a proposal.
 
+    Where nothing can be tried, no base trial is made either: there is nothing to compare with it.
+
     `target` is null where the dry run's model is the base model itself: its trends need no confirmation.
     """
     base = short(training, parameters.steps)
@@ -91,13 +97,15 @@ def make_trials(
     seeds = seeds_of(training, parameters.repeats)
     possible = [v for v in tried if not v.cannot]
     settings = {v.name: v.training for v in possible}
-    losses = _run(settings, seeds, small, Place(place.work / "small", place.artifacts, place.log), progress)
+    where = Place(place.work / "small", place.artifacts, place.log)
+    losses = _run(settings, seeds, small, where, progress) if len(possible) > 1 else {BASE: {}}
     level = level_of(len(possible) - 1)
     report = TrialsReport(
         model=small.name,
         steps=parameters.steps,
         seeds=seeds,
-        samples=len(small.held_out),
+        samples=len(small.measured),
+        measured_on=small.measured_on,
         level=level,
         base_fall=base_fall(losses[BASE]),
         outcomes=[outcome(v, losses[BASE], losses.get(v.name, {}), level) for v in tried[1:]],
@@ -122,7 +130,7 @@ def _confirm(
     if target is None:
         return Confirmation(status="same model", changes=names)
     if not parameters.confirm_steps:
-        return Confirmation(status="not run", changes=names, reason="confirm_steps is 0")
+        return Confirmation(status="not run", changes=names, cause=Cause(key="no_confirm_steps"))
     base, changed = with_changes(short(training, parameters.confirm_steps), proposed, parameters.target_lr)
     progress.say(f"confirming {', '.join(names)} on the base model: {parameters.confirm_steps} steps, with and without")
     seeds = seeds_of(training, parameters.repeats)
@@ -132,8 +140,10 @@ def _confirm(
     except Stopped:
         raise
     except GatewrightError as error:
-        return Confirmation(status="not run", changes=names, reason=error.message.splitlines()[0])
-    return confirmed(proposed, losses[BASE], losses[CHANGED])
+        cause = Cause(key="failed", values={"message": error.message.splitlines()[0]})
+        return Confirmation(status="not run", changes=names, cause=cause)
+    found = confirmed(proposed, losses[BASE], losses[CHANGED])
+    return found.model_copy(update={"measured_on": target.measured_on})
 
 
 def _run(
@@ -143,7 +153,7 @@ def _run(
     place: Place,
     progress: Progress,
 ) -> dict[str, dict[int, tuple[float, float] | None]]:
-    """Held-out losses (before, after) of each setting with each seed; those that ended before are not run again."""
+    """Measured losses (before, after) of each setting with each seed; those that ended before are not run again."""
     jobs = {}
     for seed in seeds:  # by seed, so that what is there after a stop are whole pairs
         for name, training in settings.items():
@@ -161,7 +171,7 @@ def _run(
     found: dict[str, dict[int, tuple[float, float] | None]] = {name: {} for name in settings}
     for (name, seed), job in jobs.items():
         _keep(job.out, place.artifacts / "trials" / name_of(name, seed))
-        found[name][seed] = _losses(job.out)
+        found[name][seed] = _losses(job.out, job.training.max_steps or 1)
     return found
 
 
@@ -183,7 +193,7 @@ def _job(name: str, training: TrainingConfiguration, material: Material, place: 
         out=folder / "worker",
         checkpoints=folder / "steps",
         memory_limit_bytes=material.memory_limit_bytes,
-        probe_sample_ids=material.held_out,
+        probe_sample_ids=material.measured,
         probe_every=max(1, -(-(training.max_steps or 1) // POINTS)),
         evaluation_batch=max(1, training.micro_batch // 2),
         fed_samples=0,
@@ -200,14 +210,12 @@ def _keep(out: Path, folder: Path) -> None:
                 shutil.copyfile(out / name, folder / name)
 
 
-def _losses(out: Path) -> tuple[float, float] | None:
-    """Held-out loss before the first and after the last step; null for a trial that diverged."""
+def _losses(out: Path, last: int) -> tuple[float, float] | None:
+    """Measured loss before the first and after the last step; null for a trial that diverged."""
     if (out / DIVERGED).is_file():
         return None
     points = [json.loads(line) for line in (out / PROBES).read_text("utf-8").splitlines()]
-    by_step = {int(p["step"]): float(p["loss"]) for p in points if p["loss"] is not None}
-    last = max(by_step)
-    return by_step[0], by_step[last]
+    return ends({int(p["step"]): p["loss"] for p in points}, last)
 
 
 def notes(report: TrialsReport, language: Language) -> list[str]:
@@ -215,14 +223,20 @@ def notes(report: TrialsReport, language: Language) -> list[str]:
     zh, found = language == "zh", []
     told = [o for o in report.outcomes if o.trend in ("lower", "higher", "diverged")]
     not_tried = [o for o in report.outcomes if o.trend == "not tried"]
+    tried = len(report.outcomes) - len(not_tried)
     found.append(
-        f"小规模试验：{len(report.outcomes) - len(not_tried)} 种设置 × {len(report.seeds)} 个种子 × {report.steps} 步；"
-        f"{len(told)} 种与噪声可区分"
+        f"小规模试验：{tried} 种设置 × {len(report.seeds)} 个种子 × {report.steps} 步；{len(told)} 种与噪声可区分"
         if zh
-        else f"small trials: {len(report.outcomes) - len(not_tried)} settings with {len(report.seeds)} seeds over "
+        else f"small trials: {tried} settings with {len(report.seeds)} seeds over "
         f"{report.steps} steps; {len(told)} stand out of the noise"
     )
-    found += [
-        f"试验 {o.name} 未进行：{o.reason}" if zh else f"trial {o.name} was not made: {o.reason}" for o in not_tried
-    ]
+    if report.measured_on == "training" and tried:
+        found.append(
+            "没有留出样本符合试运行的长度：小规模试验的损失在训练样本上测量"
+            if zh
+            else "no held-out sample fits the dry run's length: the small trials were measured on training samples"
+        )
+    for o in not_tried:
+        name, reason = setting(language, o), why(language, o)
+        found.append(f"试验「{name}」没有结果：{reason}" if zh else f"trial of {name} has no result: {reason}")
     return found

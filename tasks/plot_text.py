@@ -36,6 +36,10 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "measured": ("measured", "实测"),
     "usable": ("usable", "可用"),
     "trials": ("Small trials: held-out loss less that of the base trial", "小规模试验：留出损失与基准试验之差"),
+    "trials_training": (
+        "Small trials: loss on training samples less that of the base trial",
+        "小规模试验：训练样本上的损失与基准试验之差",
+    ),
     "trials_axis": ("difference (nats/token)", "差值（nats/词元）"),
     "trials_band": ("band: one standard deviation among seeds", "色带：种子间一个标准差"),
     "rank-down": ("rank {value}", "秩 {value}"),

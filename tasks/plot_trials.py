@@ -1,4 +1,4 @@
-"""The drawing of small trials: how the held-out loss of each setting moved away from that of the base trial."""
+"""The drawing of small trials: how the measured loss of each setting moved away from that of the base trial."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def trials(artifacts: Path, language: Language) -> Figure:
         axes.plot(steps, means, color=colour, linestyle=_DASHED if down else "-", label=_label(outcome, language))
         low, high = [m - d for _, m, d in curve], [m + d for _, m, d in curve]
         axes.fill_between(steps, low, high, color=colour, alpha=0.15, linewidth=0)
-    axes.set_title(words(language, "trials"))
+    axes.set_title(words(language, "trials" if report.measured_on == "held-out" else "trials_training"))
     axes.set_xlabel(f"{words(language, 'step')}  ·  {words(language, 'trials_band')}")
     axes.set_ylabel(words(language, "trials_axis"))
     axes.margins(x=0.02)
@@ -56,7 +56,7 @@ def _label(outcome: Outcome, language: Language) -> str:
 
 
 def difference_curve(artifacts: Path, name: str, seeds: Sequence[int]) -> list[Point]:
-    """Held-out loss of a setting less that of the base trial, at every step at which all seeds of both have one."""
+    """Measured loss of a setting less that of the base trial, at every step at which all seeds of both have one."""
     pairs = [(_points(artifacts, name, seed), _points(artifacts, BASE, seed)) for seed in seeds]
     common = set.intersection(*(tried.keys() & base.keys() for tried, base in pairs)) if pairs else set()
     found = []

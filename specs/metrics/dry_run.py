@@ -195,6 +195,6 @@ DEFINITIONS = (
         "",
         "how much pairs of trials differ among seeds",
         "不同种子间试验差异的噪声",
-        "probes.jsonl of the trials: standard deviation of the paired differences of the held-out loss",
+        "probes.jsonl of the trials: standard deviation of the paired differences of the measured loss",
     ),
 )

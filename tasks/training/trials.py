@@ -14,16 +14,19 @@ from typing import Any
 
 from specs.parameters import LoraParameters, TrainingConfiguration
 from specs.students_t import quantile
-from specs.trials import BASE, CERTAINTY, Confirmation, Outcome, Trend, TrialDimension, TrialSettings
+from specs.trials import BASE, CERTAINTY, Cause, Confirmation, Outcome, Trend, TrialDimension, TrialSettings
 
 RANK_FACTOR, LR_FACTOR = 2, 3
 """How far rank and learning rate are moved, down and up: far enough that few steps show it."""
+
+MOST_RANK = 1024
+"""The rank that a configuration may have at most."""
 
 SHORTER = 0.75
 """The shorter length keeps this share of the training samples."""
 
 Losses = Mapping[int, tuple[float, float] | None]
-"""Seed to held-out loss (before, after) of one setting; null for a trial that diverged."""
+"""Seed to measured loss (before, after) of one setting; null for a trial that diverged."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class Variant:
     before: float
     tried: float
     training: TrainingConfiguration
-    cannot: str = ""
+    cannot: Cause | None = None
 
 
 def short(training: TrainingConfiguration, steps: int) -> TrainingConfiguration:
@@ -70,11 +73,11 @@ def variants(base: TrainingConfiguration, settings: TrialSettings, lengths: Sequ
 
 def _with_rank(base: TrainingConfiguration, name: str, rank: int) -> Variant:
     """Scale (alpha / rank) as before: what is tried is the room of the adapter, not its learning rate."""
-    cannot = ""
+    cannot = None
     if rank == base.lora.rank:
-        cannot = "no lower rank than 1"
-    elif rank > 1024:
-        cannot = f"rank {rank} is above 1024"
+        cannot = Cause(key="no_lower_rank")
+    elif rank > MOST_RANK:
+        cannot = Cause(key="rank_limit", values={"rank": rank, "limit": MOST_RANK})
     lora = base.lora if cannot else changed_rank(base, rank)
     return Variant(name, "rank", base.lora.rank, rank, base.model_copy(update={"lora": lora}), cannot)
 
@@ -86,22 +89,21 @@ def changed_rank(training: TrainingConfiguration, rank: int) -> LoraParameters:
 
 def _with_lr(base: TrainingConfiguration, name: str, lr: float) -> Variant:
     lr = float(f"{lr:.3g}")
-    return Variant(
-        name, "lr", base.lr, lr, base.model_copy(update={"lr": lr}), "" if lr < 1 else f"lr {lr:g} is above 1"
-    )
+    cannot = None if lr < 1 else Cause(key="lr_limit", values={"lr": lr})
+    return Variant(name, "lr", base.lr, lr, base.model_copy(update={"lr": lr}), cannot)
 
 
 def _with_length(base: TrainingConfiguration, lengths: Sequence[int]) -> Variant:
     ordered = sorted(lengths)
     shorter = max(8, -(-ordered[math.ceil(SHORTER * len(ordered)) - 1] // 8) * 8)
     left = sum(1 for n in ordered if n <= shorter)
-    cannot = ""
+    cannot = None
     if base.packing:
-        cannot = "with packing the limit is the room of a row, not the length of a sample"
+        cannot = Cause(key="packing")
     elif left == len(ordered):
-        cannot = "the samples are of one length: a shorter limit leaves none out"
+        cannot = Cause(key="one_length")
     elif left < base.effective_batch:
-        cannot = f"{left} samples would be left, fewer than a step takes"
+        cannot = Cause(key="few_left", values={"left": left, "batch": base.effective_batch})
     training = base if cannot else base.model_copy(update={"max_length": shorter})
     return Variant("length-down", "length", base.max_length, shorter, training, cannot)
 
@@ -124,7 +126,7 @@ class Trended:
     change: float | None = None
     half_width: float | None = None
     share: float | None = None
-    reason: str = ""
+    cause: Cause | None = None
 
 
 def trended(base: Losses, tried: Losses, level: float) -> Trended:
@@ -134,10 +136,11 @@ def trended(base: Losses, tried: Losses, level: float) -> Trended:
     """
     lost = [seed for seed, losses in base.items() if losses is None]
     if lost:
-        return Trended("not tried", reason=f"the base trial diverged with seed {lost[0]}")
+        return Trended("not tried", cause=Cause(key="base_diverged", values={"seed": lost[0]}))
     lost = [seed for seed, losses in tried.items() if losses is None]
     if lost:
-        return Trended("diverged", reason=f"{len(lost)} of {len(tried)} trainings did not come to an end")
+        counts = {"count": len(lost), "trainings": len(tried)}
+        return Trended("diverged", cause=Cause(key="diverged", values=counts))
     pairs = {seed: losses for seed, losses in base.items() if losses is not None}
     differences = [losses[1] - pairs[seed][1] for seed, losses in tried.items() if losses is not None]
     change = statistics.fmean(differences)
@@ -150,7 +153,7 @@ def trended(base: Losses, tried: Losses, level: float) -> Trended:
 
 def outcome(variant: Variant, base: Losses, tried: Losses, level: float) -> Outcome:
     """What a setting did; a variant that could not be tried says why."""
-    found = Trended("not tried", reason=variant.cannot) if variant.cannot else trended(base, tried, level)
+    found = Trended("not tried", cause=variant.cannot) if variant.cannot else trended(base, tried, level)
     return Outcome(
         name=variant.name,
         dimension=variant.dimension,
@@ -160,7 +163,7 @@ def outcome(variant: Variant, base: Losses, tried: Losses, level: float) -> Outc
         change=found.change,
         half_width=found.half_width,
         share=found.share,
-        reason=found.reason,
+        cause=found.cause,
     )
 
 
@@ -185,7 +188,7 @@ def confirmed(proposed: Sequence[Outcome], base: Losses, changed: Losses) -> Con
     found = trended(base, changed, CERTAINTY)
     if found.trend in ("not tried", "diverged"):
         status: Any = "contradicted" if found.trend == "diverged" else "not run"
-        return Confirmation(status=status, changes=names, reason=found.reason)
+        return Confirmation(status=status, changes=names, cause=found.cause)
     status = {"lower": "confirmed", "higher": "contradicted"}.get(found.trend, "within noise")
     return Confirmation(
         status=status, changes=names, change=found.change, half_width=found.half_width, share=found.share
@@ -193,9 +196,17 @@ def confirmed(proposed: Sequence[Outcome], base: Losses, changed: Losses) -> Con
 
 
 def base_fall(base: Losses) -> float | None:
-    """What the base trials took off the held-out loss, in the mean; null where one diverged."""
+    """What the base trials took off the measured loss, in the mean; null where one diverged, or none was made."""
     falls = [losses[0] - losses[1] for losses in base.values() if losses is not None]
-    return statistics.fmean(falls) if len(falls) == len(base) else None
+    return statistics.fmean(falls) if falls and len(falls) == len(base) else None
+
+
+def ends(points: Mapping[int, float | None], last: int) -> tuple[float, float] | None:
+    """Loss before the first and after the last step; null where either is missing or no finite number: it diverged."""
+    before, after = points.get(0), points.get(last)
+    if before is None or after is None or not (math.isfinite(before) and math.isfinite(after)):
+        return None
+    return before, after
 
 
 def name_of(setting: str, seed: int) -> str:

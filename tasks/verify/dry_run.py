@@ -45,8 +45,12 @@ def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str,
         "tokens_per_second": tokens_per_second(lines),
         "slowest_length_tokens_per_second": slowest_length(planned, lines),
         "peak_bytes": logs.largest(lines, "memory_bytes", "bytes"),
-        **trial_metrics(planned, artifacts, context["parameters"]),
+        **trial_metrics(planned, artifacts, _samples(inputs), context["parameters"]),
     }
+
+
+def _samples(inputs: Mapping[str, Path]) -> Path | None:
+    return inputs["data"] / "artifacts" / "samples.parquet" if "data" in inputs else None
 
 
 def _probe_loss_change(probe: Mapping[str, Any]) -> Metric:

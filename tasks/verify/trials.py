@@ -31,8 +31,13 @@ MAY_DIFFER = {
 Lines = Sequence[Mapping[str, Any]]
 
 
-def trial_metrics(planned: Lines, artifacts: Path, parameters: Mapping[str, Any]) -> dict[str, Metric]:
-    """The metrics of the trials. Where none were asked for there are none to be wrong, and nothing to be told."""
+def trial_metrics(
+    planned: Lines, artifacts: Path, samples: Path | None, parameters: Mapping[str, Any]
+) -> dict[str, Metric]:
+    """The metrics of the trials. Where none were asked for there are none to be wrong, and nothing to be told.
+
+    `samples` is the table of the data stage, which says what was held out.
+    """
     asked = parameters.get("trials") or {}
     if planned and not asked.get("vary"):
         none = "no trials were asked for"
@@ -45,7 +50,11 @@ def trial_metrics(planned: Lines, artifacts: Path, parameters: Mapping[str, Any]
     if not claimed:
         missing = {"trials_faulty": "trials", "trials_told_apart": "trials", "trial_noise": "nats/token"}
         return {name: logs.missing(unit, "trials.json") for name, unit in missing.items()}
-    faults = [*_asked_and_there(claimed, asked), *_faults(artifacts, claimed, parameters)]
+    faults = [
+        *_asked_and_there(claimed, asked),
+        *_faults(artifacts, claimed, parameters),
+        *_measured_elsewhere(artifacts, claimed, samples),
+    ]
     noise = _noise(artifacts, claimed)
     return {
         "trials_faulty": Metric(value=len(faults), unit="trials", reason="; ".join(faults[:5])),
@@ -71,19 +80,16 @@ def _asked_and_there(claimed: Mapping[str, Any], asked: Mapping[str, Any]) -> li
 def _faults(artifacts: Path, claimed: Mapping[str, Any], parameters: Mapping[str, Any]) -> list[str]:
     """Trials that are incomplete or not paired, and outcomes that their logs do not show."""
     folder, seeds, steps = artifacts / "trials", claimed["seeds"], int(claimed["steps"])
+    made = [o for o in claimed["outcomes"] if o["trend"] != "not tried"]
     found = []
-    for seed in seeds:
+    for seed in seeds if made or folder.is_dir() else []:
         base = folder / f"base-{seed}"
         if fault := _incomplete(base, steps) or _other_base(base, parameters["training"], seed):
             found.append(f"{base.name}: {fault}")
-    made = [o for o in claimed["outcomes"] if o["trend"] != "not tried"]
-    for outcome in made:
-        for seed in seeds:
-            trial, base = folder / f"{outcome['name']}-{seed}", folder / f"base-{seed}"
-            fault = _incomplete(trial, steps) or _unpaired(trial, base, outcome["dimension"])
-            if fault:
-                found.append(f"{trial.name}: {fault}")
-        if fault := _claim(outcome, folder, seeds, len(made)):
+    for outcome in claimed["outcomes"]:
+        if outcome in made:
+            found += _made(outcome, folder, seeds, steps, len(made))
+        elif fault := _left_out(outcome["name"], folder, seeds, parameters["training"]):
             found.append(f"{outcome['name']}: {fault}")
     confirmation = claimed.get("confirmation") or {}
     if confirmation.get("change") is not None:
@@ -93,6 +99,59 @@ def _faults(artifacts: Path, claimed: Mapping[str, Any], parameters: Mapping[str
         trend = {"confirmed": "lower", "contradicted": "higher"}.get(confirmation["status"], "within noise")
         if fault := _claim({**confirmation, "name": "changed", "trend": trend}, place, seeds, 1):
             found.append(f"confirmation: {fault}")
+    elif confirmation.get("status") == "contradicted":
+        lost = [s for s in seeds if _diverged(artifacts / "confirm" / "trials" / f"changed-{s}")]
+        found += [] if lost else ["confirmation: said to have diverged, and its logs do not show it"]
+    return found
+
+
+def _made(outcome: Mapping[str, Any], folder: Path, seeds: Sequence[int], steps: int, trends: int) -> list[str]:
+    """What is wrong with the trials of one setting, and with what is said of them."""
+    found = []
+    for seed in seeds:
+        trial, base = folder / f"{outcome['name']}-{seed}", folder / f"base-{seed}"
+        if fault := _incomplete(trial, steps) or _unpaired(trial, base, outcome["dimension"]):
+            found.append(f"{trial.name}: {fault}")
+    if fault := _claim(outcome, folder, seeds, trends):
+        found.append(f"{outcome['name']}: {fault}")
+    return found
+
+
+def _left_out(name: str, folder: Path, seeds: Sequence[int], training: Mapping[str, Any]) -> str:
+    """A setting without a result: no such value exists, or no base trial is there to be compared with.
+
+    Whether a shorter length could have been tried is for the samples to say, and is not looked at.
+    """
+    if any((folder / f"{name}-{seed}").is_dir() for seed in seeds):
+        lost = any(_diverged(folder / f"base-{seed}") for seed in seeds)
+        return "" if lost else "said to be without a result, and its logs show one"
+    rank, lr = training["lora"]["rank"], training["lr"]
+    exists = {"rank-down": rank > 1, "rank-up": 2 * rank <= 1024, "lr-down": True, "lr-up": 3 * lr < 0.999}
+    return "said to be impossible, and is not" if exists.get(name, False) else ""
+
+
+def _measured_elsewhere(artifacts: Path, claimed: Mapping[str, Any], samples: Path | None) -> list[str]:
+    """Trials of one model that were not measured on the same samples, or not on the kind that is claimed.
+
+    Trials recorded before they kept `probe.json` show neither.
+    """
+    import pyarrow.parquet as pq
+
+    found, confirmation = [], claimed.get("confirmation") or {}
+    places = {"trials": ("trials", claimed), "confirmation": ("confirm/trials", confirmation)}
+    for called, (place, of) in places.items():
+        probes = [logs.document(path) for path in sorted((artifacts / place).glob("*/probe.json"))]
+        ids = {tuple(probe["sample_ids"]) for probe in probes}
+        if len(ids) > 1:
+            found.append(f"{called}: measured on {len(ids)} sets of samples")
+        if not ids or samples is None or not samples.is_file():
+            continue
+        table = pq.read_table(samples, columns=["sample_id", "split"]).to_pydict()
+        split_of = dict(zip(table["sample_id"], table["split"], strict=True))
+        kinds = {split_of.get(i) for one in ids for i in one}
+        said = of.get("measured_on", "held-out")
+        if kinds != {"train" if said == "training" else "eval"}:
+            found.append(f"{called}: not measured on {said} samples")
     return found
 
 
@@ -102,7 +161,7 @@ def _incomplete(trial: Path, steps: int) -> str:
         return "" if len(lines) < steps else "said to have diverged, and took every step"
     if [line["step"] for line in lines] != list(range(1, steps + 1)):
         return f"{len(lines)} of {steps} steps"
-    return "" if _change(trial) is not None else "its held-out loss is missing before or after"
+    return "" if {0, steps} <= _points(trial).keys() else "its measured loss is missing before or after"
 
 
 def _requested(trial: Path) -> dict[str, Any]:
@@ -149,17 +208,29 @@ def _unpaired(trial: Path, base: Path, dimension: str) -> str:
     return "" if mine[:shared] == theirs[:shared] else "other batches than the base trial of its seed"
 
 
+def _points(trial: Path) -> dict[int, float | None]:
+    """Measured loss by step; null where it was no finite number."""
+    return {int(p["step"]): p["loss"] for p in logs.lines(trial / "probes.jsonl")}
+
+
+def _diverged(trial: Path) -> bool:
+    """Whether a trial broke off, or its measured loss was no finite number before or after."""
+    return trial.is_dir() and _change(trial) is None
+
+
 def _change(trial: Path) -> tuple[float, float] | None:
-    """Held-out loss before and after a trial; null where it was not measured at both ends."""
-    points = {int(p["step"]): p["loss"] for p in logs.lines(trial / "probes.jsonl") if p["loss"] is not None}
-    steps = [line["step"] for line in logs.lines(trial / "metrics.jsonl")]
-    if 0 not in points or not steps or steps[-1] not in points:
+    """Measured loss before and after a trial; null where it broke off, or was not a finite number at both ends."""
+    points, steps = _points(trial), [line["step"] for line in logs.lines(trial / "metrics.jsonl")]
+    if (trial / "diverged.json").is_file() or not steps:
         return None
-    return float(points[0]), float(points[steps[-1]])
+    before, after = points.get(0), points.get(steps[-1])
+    if before is None or after is None or not (math.isfinite(before) and math.isfinite(after)):
+        return None
+    return float(before), float(after)
 
 
 def differences(folder: Path, name: str, seeds: Sequence[int]) -> list[float] | None:
-    """Held-out loss after each trial less that of the base trial of its seed; null where one diverged."""
+    """Measured loss after each trial less that of the base trial of its seed; null where one diverged."""
     found = []
     for seed in seeds:
         trial, base = _change(folder / f"{name}-{seed}"), _change(folder / f"base-{seed}")

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agents.blocks import Heading, Paragraph, Table
 from agents.gate_page import gate_page
+from agents.report_trials import trials as reported
 from agents.rules import RulesProposer
-from specs.parameters import leaves
+from specs.parameters import LoraParameters, TrainingConfiguration, leaves
 from specs.project import Project
 from specs.proposals import Proposal
+from specs.trials import Outcome, TrialSettings, TrialsReport
+from tasks.training.trials import outcome as outcome_of
+from tasks.training.trials import short, variants
 from tests.agents.proposer_cases import context, project
 
 CONFIRMED = {"status": "confirmed", "changes": ["lr-up"], "change": -0.2, "half_width": 0.05, "share": -0.3}
@@ -114,3 +121,57 @@ def test_a_chinese_project_is_told_in_chinese():
         project(language="zh"),
     )
     assert any(w.startswith("未在基座模型上确认") for w in found.warnings)
+
+
+def every_kind_of_outcome() -> list[Outcome]:
+    """Settings that do not exist, that cannot be compared, that diverge, and one that learns more."""
+    settings, found = TrialSettings(vary=["rank", "lr", "length"]), []
+    calm: dict[int, Any] = {1: (3.0, 2.9), 2: (3.0, 2.9)}
+    for lora, lr, packing, lengths in [(1, 0.9, True, [9]), (1024, 1e-3, False, [9]), (8, 1e-3, False, [9, 90])]:
+        training = TrainingConfiguration(lora=LoraParameters(rank=lora, alpha=2 * lora), lr=lr, packing=packing)
+        tried = variants(short(training, 4), settings, lengths)[1:]
+        for base, losses in ((calm, {1: (3.0, 2.8), 2: None}), ({**calm, 2: None}, calm), (calm, {**calm, 2: (3, 2)})):
+            found += [outcome_of(v, base, losses, 0.95) for v in tried]
+    return found
+
+
+def report_blocks(folder: Path, language: Any, **more: Any) -> list[Any]:
+    common: dict[str, Any] = {"model": "m", "steps": 4, "seeds": [1, 2], "samples": 8, "level": 0.95, "base_fall": None}
+    found = TrialsReport.model_validate({**common, "outcomes": every_kind_of_outcome(), **more})
+    (folder / "trials.json").write_text(found.model_dump_json())
+    return reported(folder, language)
+
+
+@pytest.mark.parametrize("status", ["confirmed", "contradicted", "within noise", "not run", "same model"])
+def test_a_chinese_report_of_trials_holds_no_english_but_names_of_settings(tmp_path, status):
+    cause = {"key": "no_confirm_steps"} if status == "not run" else None
+    of = {"status": status, "changes": ["lr-up", "rank-down"], "cause": cause}
+    said = []
+    for block in report_blocks(tmp_path, "zh", measured_on="training", confirmation=of):
+        assert isinstance(block, Heading | Paragraph | Table)
+        cells = [c.text for row in block.rows for c in row] if isinstance(block, Table) else [block.text]
+        said += [*block.header, *cells] if isinstance(block, Table) else cells
+    words = set(re.findall(r"[A-Za-z_-]{2,}", " ".join(said)))
+    assert words <= {"nats", "confirm_steps"}
+
+
+def test_a_report_says_what_was_measured_on_and_what_was_not_tried(tmp_path):
+    held_out, training = (
+        " ".join(b.text for b in report_blocks(tmp_path, "en", measured_on=on) if isinstance(b, Paragraph))
+        for on in ("held-out", "training")
+    )
+    assert "8 held-out samples" in held_out
+    assert "held-out samples" not in training
+    assert "8 training samples" in training
+    none = [o for o in every_kind_of_outcome() if o.cause is not None and o.cause.key == "no_lower_rank"]
+    [_, said, table] = report_blocks(tmp_path, "en", outcomes=none[:1])
+    assert said.text == "None of the settings could be tried; no trial was made."
+    assert [row[0].text for row in table.rows] == ["rank below 1"]
+
+
+def test_a_trend_of_training_samples_is_followed_and_said_to_be_one():
+    on_training = {**trials(outcome(), confirmation=CONFIRMED), "measured_on": "training"}
+    found = proposed(on_training)
+    assert any("follows a loss on training samples" in w for w in found.warnings)
+    assert all("held-out" not in r.text for r in found.reasons if r.parameter == "training.lr")
+    assert not any("training samples" in w for w in proposed(trials(outcome(), confirmation=CONFIRMED)).warnings)

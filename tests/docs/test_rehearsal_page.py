@@ -10,7 +10,7 @@ from specs.parameters import TrainingConfiguration
 from specs.rehearsal import LEARNT
 from specs.tolerances import TOLERANCES
 from specs.trials import MATERIAL, TrialSettings
-from tasks.dry_run_trials import HELD_OUT
+from tasks.dry_run_trials import MEASURED
 from tasks.rehearsal import EVALUATED
 from tasks.training.trials import LR_FACTOR, RANK_FACTOR, SHORTER, variants
 
@@ -29,11 +29,11 @@ def test_the_tolerances_are_those_of_the_code():
 
 def test_the_page_gives_the_factors_and_counts_of_the_trials():
     part = PAGE.split("## Small trials")[1].split("## Tolerances")[0]
-    assert (RANK_FACTOR, SHORTER, LR_FACTOR, HELD_OUT, MATERIAL) == (2, 0.75, 3, 32, 0.02)
+    assert (RANK_FACTOR, SHORTER, LR_FACTOR, MEASURED, MATERIAL) == (2, 0.75, 3, 32, 0.02)
     assert "halved and doubled" in part
     assert f"multiplied by {LR_FACTOR}" in part
     assert "three quarters" in part
-    assert f"up to {HELD_OUT} held-out samples" in part
+    assert f"up to {MEASURED} held-out samples" in part
     assert f"at least {MATERIAL:.0%}".replace("%", " %") in part
     tried = len(variants(TrainingConfiguration(), TrialSettings(vary=["rank", "lr", "length"]), [8, 16, 24, 32]))
     settings = TrialSettings()

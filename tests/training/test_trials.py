@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from specs.parameters import DryRunParameters, LoraParameters, TrainingConfiguration, leaves
 from specs.students_t import central_probability, quantile
-from specs.trials import Outcome, TrialSettings, TrialsReport
+from specs.trials import Cause, Outcome, TrialSettings, TrialsReport
 from tasks.training.trials import confirmed, level_of, outcome, short, trended, variants, with_changes
 from tests.support.samples import small_training
 
@@ -47,12 +47,12 @@ def test_every_trial_differs_from_the_base_trial_in_its_setting_alone(rank, lr):
 def test_a_shorter_length_leaves_a_quarter_out_and_is_not_tried_where_it_would_leave_none():
     base = short(small_training(gradient_accumulation=1), 4)
     [_, shorter] = variants(base, TrialSettings(vary=["length"]), LENGTHS)
-    assert (shorter.training.max_length, shorter.cannot) == (48, "")
+    assert (shorter.training.max_length, shorter.cannot) == (48, None)
     [_, same] = variants(base, TrialSettings(vary=["length"]), [24] * 9)
-    assert "leaves none out" in same.cannot
+    assert same.cannot == Cause(key="one_length")
     assert outcome(same, {}, {}, 0.95).trend == "not tried"
     [_, few] = variants(small_training(), TrialSettings(vary=["length"]), LENGTHS[:6])
-    assert "fewer than a step takes" in few.cannot
+    assert few.cannot == Cause(key="few_left", values={"left": 5, "batch": 6})
 
 
 def test_a_base_trial_is_the_configuration_over_fewer_steps_with_its_share_of_the_warm_up():

@@ -159,8 +159,8 @@ def test_a_base_model_that_cannot_be_tried_leaves_the_trend_unconfirmed_with_the
     assert whole.base_model is not None
     values = (whole.base_model, small["base_model_sha256"], "small", training_pool(samples, training))
     held_out = small["probe_sample_ids"]
-    one = Material(*values, held_out, samples, small["samples_sha256"])
-    other = Material(*values, held_out, samples, small["samples_sha256"], memory_limit_bytes=2**28)
+    one = Material(*values, held_out, "held-out", samples, small["samples_sha256"])
+    other = Material(*values, held_out, "held-out", samples, small["samples_sha256"], memory_limit_bytes=2**28)
     parameters = TrialParameters.model_validate(whole.parameters["trials"])
 
     shutil.copytree(whole.checkpoints_dir / "trials" / "small", tmp_path / "work" / "small")
@@ -168,4 +168,5 @@ def test_a_base_model_that_cannot_be_tried_leaves_the_trend_unconfirmed_with_the
     found = make_trials(training.model_copy(update={"max_steps": 6}), parameters, one, other, place, Quiet())
     assert found.confirmation is not None
     assert found.confirmation.status == "not run"
-    assert "memory" in found.confirmation.reason
+    assert found.confirmation.cause is not None
+    assert "memory" in str(found.confirmation.cause.values["message"])

@@ -59,7 +59,7 @@ DEFINITIONS = (
         "block == 0",
         "exact duplicates left",
         "残留的完全重复",
-        "equal normalised texts within samples.parquet",
+        "equal normalised texts within samples.parquet; of conversations equal turns, roles and system text",
     ),
     _define(
         "exact_duplicate_leakage",
@@ -67,7 +67,7 @@ DEFINITIONS = (
         "block == 0",
         "exact duplicates across the split",
         "跨集合完全重复",
-        "held-out samples whose normalised text is in train",
+        "held-out samples whose normalised text is in train, or a question of theirs with the answer that is learnt",
     ),
     _define(
         "near_duplicate_leakage",

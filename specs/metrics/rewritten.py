@@ -11,7 +11,7 @@ DEFINITIONS = (
         "block == 0",
         "exact duplicates across the split, after rewriting",
         "改写后跨集合完全重复",
-        "rewritten samples.parquet: held-out samples whose normalised text is in train",
+        "rewritten samples.parquet: held-out samples whose normalised text is in train, or a question with its answer",
     ),
     _define(
         "near_duplicate_leakage",

@@ -38,6 +38,8 @@ _PHONE_BEFORE = re.compile(
     r"(?:号码|号|\s*(?:no|number|num|nr))?(?:\s*(?:is|at|on|为|是))?[\s.:：#=（(]*$",
     re.IGNORECASE,
 )
+_PHONE_GLUED = re.compile(r"\b(?:(?:tele)?phone|tel|mobile|cell|fax|whatsapp)(?:no|number|num|nr)?$", re.IGNORECASE)
+"""What may stand before a number without a gap: other letters there (`call him, IS000000`) make it a code."""
 _CARD_BEFORE = re.compile(r"(?:卡号|银行|账号|账户|信用卡|储蓄卡|\bcard|\baccount)[^\n]{0,12}$", re.IGNORECASE)
 _LOOK_BACK = 40
 
@@ -125,7 +127,8 @@ def _named_identifier(text: str, start: int) -> bool:
 
 
 def _announced(text: str, start: int) -> bool:
-    return bool(_PHONE_BEFORE.search(text, max(0, start - _LOOK_BACK), start))
+    before = _PHONE_GLUED if start and _ascii(text[start - 1]) else _PHONE_BEFORE
+    return bool(before.search(text, max(0, start - _LOOK_BACK), start))
 
 
 def _matching(

@@ -10,10 +10,12 @@ import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 from specs.base import Language
 from specs.privacy import KIND_TITLES, KINDS, PLACEHOLDERS, PersonalKind
+from tasks.data.asked_for import given, recurring
 from tasks.data.people import spans_of
 from tasks.data.personal_names import names
 from tasks.data.personal_numbers import Found, numbers
@@ -40,12 +42,21 @@ def find(text: str, allowed: Iterable[str] = (), people: Sequence[str] = ()) -> 
         for f in (*numbers(text.translate(_NARROW)), *names(text), *named)
         if plain(text[f.start : f.end]) not in known
     ]
+    return _without_overlaps(found)
+
+
+def _without_overlaps(found: list[Found]) -> list[Found]:
+    """In order; where finds overlap, the one whose kind has the stricter form."""
     found.sort(key=lambda f: (_ORDER.index(f.kind), f.start - f.end, f.start))
     taken: list[Found] = []
     for one in found:
         if all(one.end <= other.start or other.end <= one.start for other in taken):
             taken.append(one)
     return sorted(taken, key=lambda f: f.start)
+
+
+def _is_name(found: Found) -> bool:
+    return found.kind == "name"
 
 
 def plain(text: str) -> str:
@@ -64,19 +75,44 @@ class Masker:
 
     def draft(self, draft: Draft) -> Draft:
         """The draft with personal data masked in everything but its fault code; names stay in the device model."""
-        unit, people = draft.unit, draft.people
-        given = {name: getattr(draft, name) for name in _FIELDS if getattr(draft, name)}
-        texts = {name: self._mask(unit, "sample", text, people=people) for name, text in given.items()}
+        unit, people = draft.unit, (*draft.people, *self._named(draft))
+        filled = {name: getattr(draft, name) for name in _FIELDS if getattr(draft, name)}
+        texts = {name: self._mask(unit, "sample", text, people=people) for name, text in filled.items()}
         steps, earlier = (
             tuple(self._mask(unit, "sample", text, people=people) for text in several)
             for several in (draft.steps, draft.earlier)
         )
+        if draft.spoken():
+            *said, texts["prompt"], texts["plain"] = self._told(unit, (*earlier, texts["prompt"], texts["plain"]))
+            earlier = tuple(said)
         model = self._mask(unit, "sample", draft.device_model, with_names=False) if draft.device_model else ""
         same = (steps, earlier, model) == (draft.steps, draft.earlier, draft.device_model)
         if same and all(getattr(draft, name) == text for name, text in texts.items()):
             return draft
         changes: dict[str, Any] = {**texts, "steps": steps, "earlier": earlier, "device_model": model}
         return replace(draft, **changes)
+
+    def _named(self, draft: Draft) -> tuple[str, ...]:
+        """Names that a turn of a conversation tells: names in the other turns too, without a title beside them."""
+        if not draft.spoken():
+            return ()
+        turns = (draft.system, *draft.earlier, draft.prompt, draft.plain)
+        found = [text[f.start : f.end] for text in turns for f in names(text)]
+        told = [text[f.start : f.end] for before, text in pairwise(turns) for f in given(before, text) if _is_name(f)]
+        known = {plain(entry) for entry in self.allowed}
+        return tuple(name for name in dict.fromkeys([*found, *told]) if recurring(name) and plain(name) not in known)
+
+    def _told(self, unit: Unit, turns: Sequence[str]) -> list[str]:
+        """Turns in which what the turn before asks for is masked too."""
+        known = {plain(entry) for entry in self.allowed}
+        masked = list(turns)
+        for at in range(1, len(masked)):
+            text = masked[at]
+            found = [
+                f for f in given(masked[at - 1], text.translate(_NARROW)) if plain(text[f.start : f.end]) not in known
+            ]
+            masked[at] = self._replace(unit, "sample", text, _without_overlaps(found))
+        return masked
 
     def paragraph(self, unit: Unit) -> Unit:
         """A paragraph as it is stored beside the samples."""
@@ -90,11 +126,13 @@ class Masker:
         return text
 
     def _mask_once(self, unit: Unit, place: str, text: str, with_names: bool, people: Sequence[str]) -> str:
+        found = find(text, self.allowed, people)
+        return self._replace(unit, place, text, [f for f in found if with_names or not _is_name(f)])
+
+    def _replace(self, unit: Unit, place: str, text: str, finds: Sequence[Found]) -> str:
         parts: list[str] = []
         at = 0
-        for found in find(text, self.allowed, people):
-            if found.kind == "name" and not with_names:
-                continue
+        for found in finds:
             key = (unit.source, unit.location, place, found.kind)
             self.items[key] += 1
             self.characters[key] += sum(not c.isspace() for c in text[found.start : found.end])

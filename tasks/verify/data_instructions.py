@@ -14,6 +14,7 @@ from typing import Any
 
 from tasks.prompts import PromptTemplate
 from tasks.turns import Turn, Turns, turns_of
+from tasks.verify import personal
 from tasks.verify.data_answers import Answers
 from tasks.verify.data_claims import CUT_STEP, cut_miscounted
 from tasks.verify.data_fates import Gone
@@ -58,11 +59,22 @@ def look_at_instructions(
                 faults = rules.faults(record, samples, cut.get(place, 0), place in files.masked_characters)
                 for metric, wrong in faults if samples else ():
                     findings.add(metric, f"{name}|{record.location}", wrong)
+                for person in _named_again(files, record, samples):
+                    findings.add("personal_data_left", f"{name}|{record.location}", f"it still names {person}")
                 continue
             for place, answer in zip(places, record.answers(), strict=True):
                 gone.merges.take_text(place, f"{answer.said}\n{answer.answer}")
                 _compare_answer(files, f"{name}|{answer.location}", place, answer, answers, cut, template, findings)
     return keys_of(units)
+
+
+def _named_again(files: RawFiles, record: Record, samples: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Names masked beside their title in one turn of a record and left in another one."""
+    if files.spec.get("personal_data") == "keep":
+        return []
+    said = [text for s in samples for text in (*(turn.text for turn in turns_of(s)), s["prompt"], s["answer"])]
+    told = [record.system, *(text for pair in record.pairs for text in pair)]
+    return personal.named_again(told, said, files.spec.get("personal_data_allowed") or ())
 
 
 @dataclass(frozen=True, slots=True)

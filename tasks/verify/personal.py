@@ -10,9 +10,11 @@ import datetime as dt
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from specs.privacy import PLACEHOLDERS
+from tasks.turns import turns_of
 
 _GROUPS = re.compile(r"(?<![\w.\-+#/])\+?\(?\d[\d()\- ]*[\dXx](?![\w]|[.\-]\w)", re.ASCII)
 _ANNOUNCED = re.compile(
@@ -163,9 +165,61 @@ def in_samples(samples: Sequence[Mapping[str, Any]], allowed: Iterable[str]) -> 
     for sample in samples:
         text = "\n".join(str(sample[name] or "") for name in _searched(sample))
         text = text if text.isascii() else text.translate(_NARROW)
-        found = {_letters(one) for one in (*_without_names(text), *_names(_without_machine(sample, text)))}
+        told = (piece for question, answer in pairwise(_turns(sample)) for piece in told_by_answer(question, answer))
+        found = {_letters(one) for one in (*_without_names(text), *_names(_without_machine(sample, text)), *told)}
         total += len(found - known)
     return total
+
+
+def _turns(sample: Mapping[str, Any]) -> list[str]:
+    """The turns of a sample of instruction data, in order."""
+    if sample.get("kind") != "instruction":
+        return []
+    return [*(turn.text for turn in turns_of(sample) if turn.role != "system"), sample["prompt"], sample["answer"]]
+
+
+_ASKS_FOR_PHONE = re.compile(
+    r"(?:电话|手机|座机)(?:号码?)?(?:是多少|呢|是|多少)?\W*$|\b(?:phone|mobile)\b(?: number| no\.?)?[^.?\n]{0,30}\W*$",
+    re.IGNORECASE,
+)
+_NUMBER_GIVEN = re.compile(r"(?:it is\s+|是\s*)?[:：]?\s*(\d[\d\- ]{5,17}\d)(?![\w\-(]|\s\d)", re.IGNORECASE)
+_ASKED_BY = re.compile(r"\b(?:reported|repaired|checked) by\W*$", re.IGNORECASE)
+_FULL_NAME = re.compile(
+    r"\s*((?:John|Mary|Peter|James|David|Robert|Michael|Thomas|Paul|Jane|Susan|Anna|Maria) [A-Z][a-z]{2,})\s*[.,;]?\s*$"
+)
+
+
+def told_by_answer(question: str, answer: str) -> list[str]:
+    """Personal data at the beginning of an answer that only its question makes known as such."""
+    asked, said = question.rstrip().rpartition("\n")[2].translate(_NARROW), answer.lstrip().translate(_NARROW)
+    joined = f"{asked}\n{said}"
+    found = [one for one in (*_without_names(joined), *_names(joined)) if said.startswith(one)]
+    number = _NUMBER_GIVEN.match(said) if _ASKS_FOR_PHONE.search(asked) and not _OTHER_WORD.search(asked) else None
+    if number and 7 <= sum(map(str.isdigit, number[1])) <= 15 and not _READING_AFTER.match(said, number.end()):
+        found.append(number[1])
+    named = _FULL_NAME.match(said) if _ASKED_BY.search(asked) else None
+    return [*found, *([named[1]] if named else [])]
+
+
+_OTHER_WORD = re.compile(
+    r"part|serial|order|param|item|asset|batch|lot|drawing|model|type|code|alarm|error|fault|version|program|p/n|s/n|ref|sku"
+    r"|value|read|count|puls|speed|offset"
+    r"|[料件编序机型图单批货]号|物料|编码|序列|订单|工单|批次|参数|报警|代码|版本|程序|资产|规格|条码|读数|脉冲|转速|电流|电压",
+    re.IGNORECASE,
+)
+"""In a question that holds one of these, another number than that of a phone may be meant."""
+
+
+def named_again(record: Sequence[str], samples: Sequence[str], allowed: Iterable[str]) -> list[str]:
+    """Names that a title marks in the turns of a record and that stand in its samples without one."""
+    known = {_letters(entry) for entry in allowed}
+    said = "\n".join(samples)
+    titled = {name for text in record for name in _MISTER.findall(text)} - set(_MISTER.findall(said))
+    return sorted(
+        name
+        for name in titled
+        if _letters(name) not in known and re.search(rf"(?<![\w\-./]){name}(?![\w\-/]|\.\w)", said)
+    )
 
 
 def _searched(sample: Mapping[str, Any]) -> tuple[str, ...]:

@@ -70,6 +70,7 @@ A06B-0235-B500#0100 | 读数 150 2000 3000 rpm | 主轴电流 138 1234 5678 | �
 reported by PLC | checked by hand | fixed by Replacing fuse | 张紧轮更换 | G54 X-123.4567 Y+1234567.89 | 一位师傅
 许多工程师 | M98 P9012345 | order 4500123456 | 工单号：13812345678 | contact block replaced | driver: Servo Amplifier
 轴承 6205-2RS SKF 6309-2Z/C3 | DSQC 679 | 6ES7 315-2AH14-0AB0 | PO 4500123456789 | 程序O1234567 | 参数No.2020
+call John now IS000000-0 | call me now A1234567 | contact K8765432
 """.replace("\n", "|")
 CODES = [code.strip() for code in NEVER.split("|") if code.strip()]
 

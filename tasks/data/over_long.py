@@ -81,9 +81,15 @@ def _ask(over: Sequence[Measured], limit: int, tried: str) -> InputError:
     listed = sorted(over, key=lambda m: (-m.n_tokens, m.draft.unit.key))
     lines = [f"  {m.draft.unit.source} {m.draft.unit.location}: {m.n_tokens} tokens" for m in listed[:20]]
     more = [f"  and {len(listed) - 20} more"] if len(listed) > 20 else []
-    only_read = tried == "split" and any(m.draft.unlearnt or m.draft.silent for m in over)
-    because = f" ({'; '.join(_WHY[tried] + (_ONLY_READ if only_read else ()))})" if tried in _WHY else ""
-    learnt = ["let every answer be learnt (conversation_loss: every_answer)"] if only_read else []
+    last_only = tried == "split" and any(m.draft.unlearnt for m in over)
+    weighted = tried == "split" and any(m.draft.silent for m in over)
+    lost = [
+        f"turns that are only read, {cause}, would be lost by dividing"
+        for cause, is_so in (("under conversation_loss: last_answer", last_only), ("by their weight of 0", weighted))
+        if is_so
+    ]
+    because = f" ({'; '.join([_WHY[tried], *lost])})" if tried in _WHY else ""
+    learnt = ["let every answer be learnt (conversation_loss: every_answer)"] if last_only else []
     ways = [f"over_long: {rule} ({what})" for rule, what in _RULES.items() if rule != tried]
     return InputError(
         "\n".join([f"{len(over)} samples are longer than max_length = {limit} tokens{because}:", *lines, *more]),
@@ -100,13 +106,10 @@ _RULES = {
 _WHY = {
     "split": (
         "split divides plain text at sentences and conversations at answers that are learnt, and no part may be "
-        "longer by itself",
+        "longer by itself"
     ),
-    "truncate_prompt": ("without their prompts they are still too long",),
+    "truncate_prompt": "without their prompts they are still too long",
 }
-_ONLY_READ = (
-    "turns that are only read, under conversation_loss: last_answer or a weight of 0, would be lost by dividing",
-)
 
 
 Change = tuple[list[Measured], tuple[str, ...]]

@@ -189,10 +189,18 @@ def test_shortening_drops_the_oldest_turns_and_never_the_newest_question_first(t
     assert part.earlier == ()
     assert TALK[4].startswith(part.prompt)
     assert part.plain == TALK[5]
-    with pytest.raises(InputError, match=r"last_answer or a weight of 0, would be lost") as error:
+    with pytest.raises(InputError, match=r"under conversation_loss: last_answer, would be lost") as error:
         fitted(template, given_draft, whole - 1, "split")
     assert "over_long: split" not in str(error.value.hint)
     assert "conversation_loss: every_answer" in str(error.value.hint)
+
+
+def test_answers_of_weight_0_that_dividing_would_lose_are_not_blamed_on_the_loss(template: PromptTemplate):
+    given_draft = draft(TALK, silent=(0, 1))
+    limit = measure(draft(TALK[4:]), "en", template).n_tokens
+    with pytest.raises(InputError, match=r"by their weight of 0, would be lost") as error:
+        fitted(template, given_draft, limit, "split")
+    assert "conversation_loss" not in f"{error.value} {error.value.hint}"
 
 
 @pytest.mark.parametrize("last", [False, True])

@@ -13,6 +13,7 @@ import pytest
 from specs.parameters import LoraParameters, TrainingConfiguration, leaves
 from specs.stages import Quiet
 from specs.trials import Outcome, TrialParameters, TrialsReport
+from tasks.dry_run import SmallModel, _probe, _select
 from tasks.dry_run_trials import Material, Place, make_trials, notes
 from tasks.pool import pool_of
 from tasks.training.trials import base_fall, ends, outcome, short, variants
@@ -163,6 +164,18 @@ def test_where_nothing_can_be_tried_no_base_trial_is_made_and_nothing_is_wrong(t
     assert (report.base_fall, list(tmp_path.glob("work/**/*"))) == (None, [])
     assert recorded.faults() == ""
     assert notes(report, "zh")[1] == "试验「最大长度低于 1024」没有结果：样本长度相同：更短的上限排除不了任何样本"
+
+
+@pytest.mark.parametrize(("held_out_tokens", "on"), [(9, "held-out"), (90, "training")])
+def test_a_probe_of_training_samples_is_called_that(tmp_path, held_out_tokens, on):
+    columns = {"prompt": ["p"] * 4, "answer": ["a"] * 4, "kind": ["note"] * 4, "fault_type": [""] * 4}
+    sizes = {"n_tokens": [9, 9, held_out_tokens, held_out_tokens], "split": ["train", "train", "eval", "eval"]}
+    file = tmp_path / "samples.parquet"
+    pq.write_table(pa.table({"sample_id": ["a", "b", "c", "d"], **sizes, **columns}), file)
+    model = SmallModel(tmp_path, "0" * 64, same=True)
+    found = _select(file, model, TrainingConfiguration(max_length=16), Quiet())
+    assert found.measured_on == on
+    assert _probe(found) == (["c", "d"] if on == "held-out" else ["a", "b"])
 
 
 def test_records_of_before_there_were_causes_are_read():

@@ -19,7 +19,7 @@ from tasks.data.teaching import May
 
 SetsOf = Callable[[I64], ShingleSets]
 """The shingle sets of rows, in the order given."""
-FURTHER_LEADERS = 8
+FURTHER_LEADERS = 2
 """So many more leaders of its bucket a row is tried with: a thousand rows that teach different things under one long
 question stay thousands of comparisons."""
 

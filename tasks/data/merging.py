@@ -105,7 +105,11 @@ def merge_duplicates(
     into[followed] = np.where(ends >= 0, ends, into[followed])
     stay = ranked[into[ranked] < 0]
     pairs = similar_pairs(prints.sketches, stay, None, min(threshold, SPLIT_THRESHOLD), sets_of)
-    return Merged(into, exact, pairs, np.flatnonzero(pairs.similarity >= threshold))
+    alike = pairs.similarity >= threshold
+    differs = prints.guard[pairs.a] != prints.guard[pairs.b]
+    by_answer = np.flatnonzero(alike & ~differs)
+    _, first = np.unique(pairs.b[by_answer], return_index=True)  # one question has many answers: each is shown once
+    return Merged(into, exact, pairs, np.union1d(np.flatnonzero(alike & differs), by_answer[first]))
 
 
 def in_memory(normalised: Sequence[str]) -> SetsOf:

@@ -169,10 +169,11 @@ def _may_go(shards: Shards, taught: U64) -> May:
     def may(stays: I64, goes: I64) -> Flags:
         allowed: Flags = taught[stays] == taught[goes]
         differing = np.flatnonzero(~allowed)
-        involved = np.unique(np.concatenate([stays[differing], goes[differing]]))
+        pair, back = np.unique(np.stack([stays[differing], goes[differing]]), axis=1, return_inverse=True)
+        involved = np.unique(pair)
         answers = [found for frame in shards.select(["taught"], involved) for found in frame["taught"].to_list()]
-        kept, gone = (np.searchsorted(involved, rows[differing]).tolist() for rows in (stays, goes))
-        allowed[differing] = [teaches(answers[i], answers[j], threshold) for i, j in zip(kept, gone, strict=True)]
+        kept, gone = ([answers[i] for i in np.searchsorted(involved, rows).tolist()] for rows in pair)
+        allowed[differing] = np.asarray(teaches(kept, gone, threshold), np.bool_)[back]
         return allowed
 
     return may

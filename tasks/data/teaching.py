@@ -48,19 +48,28 @@ def _said(text: str) -> str:
     return normalise(text) or text.strip()
 
 
-def teaches(stays: Sequence[str], goes: Sequence[str], threshold: float) -> bool:
-    """Whether every normalised answer of `goes` is, or is nearly, one of `stays`; with the same critical tokens."""
-    new = sorted(set(goes) - set(stays))
-    if not new:
-        return True
-    own, other = shingle_sets(new), shingle_sets(stays)
-    tokens = [critical_tokens(text) for text in stays]
-    for i, text in enumerate(new):
-        near = jaccard(own, np.full(len(stays), i), other, np.arange(len(stays))) >= threshold
-        guard = critical_tokens(text)
-        if not any(close and guard == found for close, found in zip(near.tolist(), tokens, strict=True)):
-            return False
-    return True
+def teaches(stays: Sequence[Sequence[str]], goes: Sequence[Sequence[str]], threshold: float) -> list[bool]:
+    """Whether every normalised answer of `goes[i]` is, or is nearly, one of `stays[i]`, with the same critical tokens.
+
+    All similarities are computed at once: one question may have thousands of answers.
+    """
+    number: dict[str, int] = {}
+    lacking = [sorted(set(gone) - set(kept)) for kept, gone in zip(stays, goes, strict=True)]
+    asked = [
+        (i, number.setdefault(text, len(number)), number.setdefault(other, len(number)))
+        for i, new in enumerate(lacking)
+        for text in new
+        for other in stays[i]
+    ]
+    sets, texts = shingle_sets(list(number)), list(number)
+    of_pair, a, b = np.asarray(asked, np.int64).reshape(-1, 3).T
+    near = jaccard(sets, a, sets, b) >= threshold
+    found = {
+        (i, x)
+        for i, x, y in zip(of_pair[near].tolist(), a[near].tolist(), b[near].tolist(), strict=True)
+        if critical_tokens(texts[x]) == critical_tokens(texts[y])
+    }
+    return [all((i, number.get(text)) in found for text in new) for i, new in enumerate(lacking)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ def complete(project: Path, run: str) -> Session:
                 _amend(workspace)
             else:
                 _decide(workspace, state.open_gates[0])
-        elif "look" in waits_for_work(state):
+        elif "look" in waits_for_work(state) and not state.handed_in:  # it could be handed in again until it is taken
             _hand_in(workspace)
         if not state.open_gates:
             session = light_run.passage(workspace)

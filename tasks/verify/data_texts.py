@@ -39,8 +39,9 @@ def to_the_letter(sample: Mapping[str, Any]) -> str:
     """What two samples must have equal to be one: of what people wrote the system text, each turn and its role too."""
     if sample["kind"] != "instruction":
         return fold(content(sample))
-    earlier = (f"{turn.role} {turn.learnt} {fold(turn.text)}" for turn in turns_of(sample))
-    return "\n".join((*earlier, fold(sample["prompt"]), fold(sample["answer"])))
+    said = [*(turn.text for turn in turns_of(sample)), sample["prompt"], sample["answer"]]
+    roles = (f"{turn.role} {turn.learnt}" for turn in turns_of(sample))
+    return "\n".join((*roles, *(fold(text) or text.strip() for text in said)))  # marks alone say something too
 
 
 def fold(text: str) -> str:

@@ -31,6 +31,7 @@ def small() -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def coefficients() -> AccountCoefficients:
     """Fitted for micro batches up to 8 and 256 tokens."""
-    from tasks.memory.fit import coefficients as fit
+    from tasks.memory.fit import coefficients_of_both
 
-    return fit(TraceSettings(architecture=SMALL, device="cpu", micro_batch=4, seq_len=256, padded=True))
+    settings = TraceSettings(architecture=SMALL, device="cpu", micro_batch=4, seq_len=256, padded=True)
+    return coefficients_of_both(settings)[0]

@@ -24,7 +24,7 @@ def test_a_loss_that_is_not_a_number_stops_before_the_optimizer_moves(job_in, tm
     ended = train(job, FAULTY)
     assert ended.code == 1
     error = ended.error()
-    assert error["class"] == "TrainingError"
+    assert error["class"] == "NotFinite"
     assert "step 4: the loss is nan" in error["message"]
     lines = [json.loads(line) for line in (tmp_path / "out" / "micro_batches.jsonl").read_text().splitlines()]
     assert all(i in error["message"] for line in lines if line["step"] == 4 for i in line["sample_ids"])
@@ -46,7 +46,7 @@ def test_a_step_that_is_not_finite_or_learns_nothing_stops_and_keeps_the_last_go
     job = job_in(tmp_path)
     fault(job, kind, 3)
     error = train(job, FAULTY).error()
-    assert error["class"] == "TrainingError"
+    assert error["class"] == "NotFinite"
     assert f"step 3: {words}" in error["message"]
     assert "last good checkpoint is 00000002" in error["message"]
 

@@ -131,7 +131,7 @@ def test_a_loss_that_is_not_finite_on_one_rank_ends_all_before_any_optimizer_mov
     ended = faulty("nan")
     assert ended.code == 1
     error = ended.error()
-    assert error["class"] == "TrainingError"
+    assert error["class"] == "NotFinite"
     assert error["message"].startswith("step 2: the loss is nan on rank 1; its samples are ")
     assert (tmp_path / "before.txt").read_text() == (tmp_path / "after.txt").read_text()
     planned = [row for row in plan_of(tmp_path) if row["step"] == 2 and row["rank"] == 1]

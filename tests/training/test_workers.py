@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import platform
@@ -237,8 +238,10 @@ def test_a_worker_ends_when_its_parent_is_killed(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"])
-def test_signals_become_one_request_and_handlers_are_put_back(name):
-    before = signal.getsignal(signal.Signals[name])
+def test_signals_become_one_request_and_handlers_are_put_back(name, request):
+    before = signal.SIG_DFL if name != "SIGINT" else signal.default_int_handler
+    request.addfinalizer(functools.partial(signal.signal, signal.Signals[name], signal.getsignal(signal.Signals[name])))
+    signal.signal(signal.Signals[name], before)  # the suite itself may run under nohup
     stop, said = StopRequest(), []
     with stop_on_signals(stop, said.append):
         signal.raise_signal(signal.Signals[name])

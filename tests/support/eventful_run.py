@@ -17,44 +17,16 @@ from flows.state import fold
 from flows.steps import waits_for_work
 from flows.workspace import Workspace
 from tests.support import light_run
+from tests.support.added_project import COUNT, STAGES
 
 ORDERED = False
-COUNT = """
-import json, os, sys
-job = json.load(sys.stdin)
-path = os.path.join(job["artifacts"], "count.txt")
-if job["do"] == "run":
-    open(path, "w").write(str(len(open(job["inputs"]["text"]).read()) * job["parameters"]["times"]))
-json.dump({"metrics": {"count": int(open(path).read())}}, open(job["result"], "w"))
-"""
-MORE = """
-policy: {solo: false, approvers: [{id: me}, {id: you}], gates: {stress_test: {quorum: 2}}}
-task_packages: [tests.support.added_tasks]
-added_stages:
-  count:
-    inputs: {text: data/more.txt}
-    command: [python, "project:count.py"]
-    verify_command: [python, "project:count.py"]
-    outputs: [count.txt]
-    parameters: {times: {value: 2, min: 1, max: 3}}
-    metrics: {count: {unit: characters}}
-    criteria: [{metric: count, op: ">", bound: 0}]
-  look:
-    inputs: {text: data/more.txt}
-    hand_out: tests.support.added_tasks:sheet
-    task: tests.support.added_tasks:take
-    verify: tests.support.added_tasks:labels
-    outputs: [labels.csv]
-    metrics: {labelled: {unit: samples}}
-    criteria: [{metric: labelled, op: ">=", bound: 1}]
-"""
-
+POLICY = "policy: {solo: false, approvers: [{id: me}, {id: you}], gates: {stress_test: {quorum: 2}}}"
 GOAL = "goal: repair spindles\n"
 
 
 def make_project(folder: Path, name: str, ledger: str | None = None) -> Path:
     """A project folder whose spec loads."""
-    project = light_run.make_project(folder, name, ledger, MORE)
+    project = light_run.make_project(folder, name, ledger, POLICY + STAGES)
     (project / "count.py").write_text(COUNT)
     return project
 

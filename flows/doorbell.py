@@ -10,7 +10,6 @@ import time
 import urllib.error
 import urllib.request
 import uuid
-from base64 import b64encode
 from typing import Any
 
 from flows import server
@@ -59,10 +58,7 @@ def is_busy(error: Exception) -> bool:
 
 def _call(api_url: str, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
     client = str(uuid.uuid4())
-    headers = {
-        "Authorization": "Basic " + b64encode(server.password().encode()).decode(),
-        "Content-Type": "application/json",
-    }
+    headers = {**server.credentials(), "Content-Type": "application/json"}
     if method != "GET":
         token = _request(f"{api_url}/csrf-token?client={client}", "GET", headers, None)["token"]
         headers |= {"Prefect-Csrf-Token": token, "Prefect-Csrf-Client": client}

@@ -108,19 +108,22 @@ def _server_settings(port: int) -> dict[str, str]:
 
 def healthy(api_url: str, timeout_s: float = 2.0) -> bool:
     """Whether a Prefect API answers there."""
-    try:
-        with urllib.request.urlopen(api_url + "/health", timeout=timeout_s) as answer:
-            return bool(answer.status == 200)
-    except (urllib.error.URLError, OSError, ValueError):
-        return False
+    return _answers(api_url + "/health", {}, timeout_s)
 
 
 def admits(api_url: str, timeout_s: float = 2.0) -> bool:
     """Whether the server there takes this home's password; one of another home answers, and refuses it."""
-    token = base64.b64encode(password().encode()).decode()
-    request = urllib.request.Request(api_url + "/admin/version", headers={"Authorization": "Basic " + token})
+    return _answers(api_url + "/admin/version", credentials(), timeout_s)
+
+
+def credentials() -> dict[str, str]:
+    """The header that carries this home's password."""
+    return {"Authorization": "Basic " + base64.b64encode(password().encode()).decode()}
+
+
+def _answers(url: str, headers: dict[str, str], timeout_s: float) -> bool:
     try:
-        with urllib.request.urlopen(request, timeout=timeout_s) as answer:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=timeout_s) as answer:
             return bool(answer.status == 200)
     except (urllib.error.URLError, OSError, ValueError):
         return False

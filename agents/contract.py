@@ -10,6 +10,7 @@ from pydantic import Field
 
 from specs.base import Name, Sha256, Strict
 from specs.canonical import digest
+from specs.costs import Took
 from specs.events import FallbackTaken
 from specs.parameters import TrainingConfiguration
 from specs.project import Project
@@ -53,6 +54,10 @@ class ProposerContext(Strict):
     base_model: Path | None = Field(None, description="local folder of the base model, once it is resolved")
     device: dict[str, Any] = Field(
         default_factory=dict, description="kind (cpu|cuda), name, count, usable_bytes, physical_cores, bf16"
+    )
+    model_sha256: str = Field("", description="digest of the base model, once it is resolved")
+    costs: list[Took] = Field(
+        default_factory=list, description="what work took on this machine, newest first: see flows.costs"
     )
     history: list[dict[str, Any]] = Field(
         default_factory=list, description="earlier runs, oldest first: see flows.earlier"

@@ -6,17 +6,10 @@ import math
 from typing import Any
 
 from agents.contract import MemoryFunction, ProposerContext
-from agents.facts import (
-    SECONDS_PER_MICRO_BATCH,
-    DataFacts,
-    data_facts,
-    has_sensor_logs,
-    parameter_count,
-    seconds_per_token,
-    source_rows,
-)
+from agents.facts import data_facts, has_sensor_logs, source_rows
 from agents.reason_texts import text
 from agents.siblings import dry_run_model
+from agents.times import training_times, whole_stage
 from agents.training_rules import planned_steps
 from specs.parameters import TrainingConfiguration
 from specs.proposals import Expectation
@@ -47,8 +40,11 @@ def _remembered(context: ProposerContext, stage: str, expectation: Expectation) 
     """The rule's number, corrected by how far the same rule was off in the newest earlier run that measured this.
 
     Only an expectation made with as much known is compared; times and memory only of the same model and method, and
-    times of a run that had the processors for itself before those of one that shared them.
+    times of a run that had the processors for itself before those of one that shared them. A time that follows from
+    what work took on this machine is not corrected once more.
     """
+    if expectation.work and expectation.by_rule is not None:
+        return expectation
     spec, rule = context.spec, expectation.value
     known = [s for s in spec.graph.ancestors(stage) if s in context.evidence]
     measured = [
@@ -57,6 +53,7 @@ def _remembered(context: ProposerContext, stage: str, expectation: Expectation) 
         if (entry.get("stage"), entry.get("metric")) == (stage, expectation.metric)
         and entry.get("actual") is not None
         and entry.get("known", []) == known
+        and not (expectation.unit in _TIMES and entry.get("elsewhere"))
         and (
             expectation.unit not in _OF_THE_MODEL
             or (entry.get("base_model"), entry.get("method")) == (spec.base_model, spec.method)
@@ -70,7 +67,8 @@ def _remembered(context: ProposerContext, stage: str, expectation: Expectation) 
     value = actual if not was else rule * actual / was
     value = float(round(value)) if expectation.unit in _WHOLE else value
     why = text(spec.language, "x_history" if quiet else "x_history_busy")
-    return expectation.model_copy(update={"value": value, "why": why, "by_rule": rule})
+    corrected = {"value": value, "why": why, "by_rule": rule, "low": None, "high": None}
+    return expectation.model_copy(update=corrected)
 
 
 def _added(context: ProposerContext, stage: str) -> list[Expectation]:
@@ -94,7 +92,7 @@ def _data(context: ProposerContext, parameters: dict[str, Any]) -> list[Expectat
     facts = data_facts(context)
     samples = facts.train + facts.evaluation
     evaluation = min(samples, max(1, round(samples * float(parameters["eval_share"]))))
-    found = []
+    found: list[Expectation] = []
     if read is not None or not has_sensor_logs(context):
         key = "x_rows" if read is None else "x_rows_read"
         found.append(_expect("rows_total", rows if read is None else read, "rows", text(language, key)))
@@ -103,6 +101,7 @@ def _data(context: ProposerContext, parameters: dict[str, Any]) -> list[Expectat
         *found,
         _expect("samples_train", samples - evaluation, "samples", kept),
         _expect("samples_eval", evaluation, "samples", text(language, "x_share")),
+        *whole_stage(context, "data", parameters, facts, samples),
     ]
 
 
@@ -114,11 +113,14 @@ def _training(
     facts = data_facts(context)
     samples = facts.per_epoch(training)
     plan = planned_steps(samples if stage == "dry_run" else _part(context, samples), training)
+    same_model = stage != "dry_run" or dry_run_model(context.spec) == context.spec.base_model
     found = []
     if plan.steps:
         found.append(_expect("steps_taken", plan.steps, "steps", text(language, "x_steps")))
-        found += _time(context, stage, training, facts, plan.samples_seen)
-    same_model = stage != "dry_run" or dry_run_model(context.spec) == context.spec.base_model
+        if same_model:
+            found += training_times(context, stage, training, facts, plan.samples_seen)
+            of_stage = samples if stage == "dry_run" else plan.samples_seen
+            found += whole_stage(context, stage, parameters, facts, of_stage)
     if memory is not None and same_model:
         found.append(_expect("peak_bytes", memory(training).peak_bytes, "bytes", text(language, "x_memory")))
     if stage == "stress_test":
@@ -126,42 +128,14 @@ def _training(
     return found
 
 
-def _time(
-    context: ProposerContext, stage: str, training: TrainingConfiguration, facts: DataFacts, samples: int
-) -> list[Expectation]:
-    """Step time and hours, from the stress test where it has measured, else from operations per token."""
-    language = context.spec.language
-    measured = _measured(context, "planned_hours")
-    if stage == "train" and measured is not None:
-        return [_expect("training_hours", measured, "h", text(language, "x_measured_time"))]
-    per_token = seconds_per_token(parameter_count(context.base_model), context.device)
-    mean = facts.mean or (facts.longest * 0.6 if facts.longest else None)
-    if per_token is None or mean is None:
-        return []
-    passes = math.ceil(samples / training.micro_batch)
-    hours = _rounded((samples * mean * per_token + passes * SECONDS_PER_MICRO_BATCH) / 3600)
-    why = text(language, "x_time")
-    if stage == "train":
-        return [_expect("training_hours", hours, "h", why)]
-    tokens = training.effective_batch * (training.max_length if stage == "stress_test" else mean)
-    overhead = training.gradient_accumulation * SECONDS_PER_MICRO_BATCH
-    step = _expect("seconds_per_step", _rounded(tokens * per_token + overhead), "s", text(language, "x_step_time"))
-    return [step] if stage == "dry_run" else [step, _expect("planned_hours", hours, "h", why)]
-
-
-def _measured(context: ProposerContext, name: str) -> float | None:
-    evidence = context.evidence.get("stress_test")
-    metric = evidence.metrics.get(name) if evidence else None
-    return metric.value if metric else None
-
-
 def _evaluate(context: ProposerContext, parameters: dict[str, Any]) -> list[Expectation]:
     language = context.spec.language
     found = []
     facts = data_facts(context)
     if facts.evaluation:
-        key = "x_counted" if facts.counted else "x_share"
-        found.append(_expect("samples_evaluated", _part(context, facts.evaluation), "samples", text(language, key)))
+        key, used = "x_counted" if facts.counted else "x_share", _part(context, facts.evaluation)
+        found.append(_expect("samples_evaluated", used, "samples", text(language, key)))
+        found += whole_stage(context, "evaluate", parameters, facts, used)
     return found
 
 
@@ -179,8 +153,3 @@ def _part(context: ProposerContext, samples: int) -> int:
 
 def _expect(metric: str, value: float, unit: str, why: str) -> Expectation:
     return Expectation(metric=metric, value=value, unit=unit, why=why)
-
-
-def _rounded(value: float) -> float:
-    """Two significant digits: a rule of thumb claims no more."""
-    return float(f"{value:.2g}")

@@ -22,7 +22,7 @@ from agents.stage_report import (
 )
 from agents.subtasks import title as subtask_title
 from agents.task_sheet import ExpectedRow
-from agents.units import human
+from agents.units import human, with_interval
 from specs.base import Language
 from specs.criteria import Criterion
 from specs.parameters import PARAMETERS, leaves, resolve
@@ -209,7 +209,7 @@ def _expected_numbers(stage: SheetStage, spec: Project) -> Block:
         if e.set_by:
             rule = "" if e.by_rule is None else human(e.by_rule, e.unit, language)
             why = t(language, "set_by_person", value=rule) if rule else t(language, "set_by_person_alone")
-        value = Cell(human(e.value, e.unit, language), number=True)
+        value = Cell(with_interval(e.value, e.low, e.high, e.unit, language), number=True)
         rows.append([Cell(metric_title(stage.name, e.metric, language, spec)), value, Cell(why, tone="quiet")])
     return Table([t(language, key) for key in ("metric", "expected_value", "why")], rows)
 

@@ -196,13 +196,25 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "samples over effective batch, times epochs, at most max_steps",
         "样本数 ÷ 有效批量 × 轮数，不超过 max_steps",
     ),
-    "x_step_time": (
-        "tokens of a step at 6 operations per parameter, and a fixed cost per micro batch, on an idle machine",
-        "每步词元 × 每参数 6 次运算，另加每个微批的固定开销；按机器空闲计",
+    "x_thumb": (
+        "counted work at rules of thumb, for an idle machine: nothing like it was timed here yet",
+        "按工作量与经验速率估算，以机器空闲计：本机尚无同类工作的实测",
     ),
-    "x_time": (
-        "6 operations per parameter and token, and a fixed cost per micro batch, on an idle machine",
-        "每参数每词元 6 次运算，另加每个微批的固定开销；按机器空闲计",
+    "x_rates": (
+        "counted work at the rates of {pieces} earlier pieces of work on this machine, as if it were idle",
+        "按工作量与本机此前 {pieces} 次实测的速率估算，以机器空闲计",
+    ),
+    "x_rates_far": (
+        "counted work at rules of thumb, moved by {pieces} pieces of other work on this machine, as if it were idle",
+        "按工作量与经验速率估算，并参照本机其他 {pieces} 次实测，以机器空闲计",
+    ),
+    "x_always_busy": (
+        "; it never was: processor time stands for it",
+        "；但本机从未空闲，故以处理器时间推算",
+    ),
+    "x_less_load": (
+        ", less {share} % that other programs added",
+        "，扣除其他程序占去的 {share} %",
     ),
     "x_measured_time": ("seconds per token that the stress test measured", "压力测试实测每词元秒数"),
     "x_memory": ("memory account of this configuration", "该配置的内存账目"),

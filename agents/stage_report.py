@@ -25,9 +25,10 @@ from agents.report_texts import stage_title, t
 from agents.subtasks import subtasks
 from agents.subtasks import title as subtask_title
 from agents.task_sheet import ExpectedRow
-from agents.units import duration, human, significant
+from agents.units import duration, human, significant, with_interval
 from specs.added import SELF_REPORTED
 from specs.base import Language
+from specs.costs import TITLES
 from specs.criteria import Verdict, blocked
 from specs.decisions import Decision
 from specs.files import write_bytes
@@ -146,6 +147,8 @@ def metric_title(stage: str, metric: str, language: Language, spec: Project | No
 
     Without a spec, such as of a run whose spec cannot be read, only those of built-in stages are known.
     """
+    if metric in TITLES:
+        return TITLES[metric][language]
     known = definitions(stage) if spec is None else spec.metrics_of(stage)
     return next((d.title[language] for d in known if d.name == metric), metric.replace("_", " "))
 
@@ -241,7 +244,7 @@ def expected_rows(expected: Sequence[Expectation | ExpectedRow], evidence: Evide
     """Expectations of this stage beside what its evidence measured."""
     rows = []
     for item in expected:
-        metric = evidence.metrics.get(item.metric)
+        metric = evidence.measured(item.metric)
         actual = metric.value if metric else None
         if isinstance(item, ExpectedRow):
             if item.stage == evidence.stage:
@@ -255,6 +258,8 @@ def expected_rows(expected: Sequence[Expectation | ExpectedRow], evidence: Evide
                 actual=actual,
                 unit=item.unit,
                 why=item.why,
+                low=item.low,
+                high=item.high,
             )
         )
     return rows
@@ -278,7 +283,7 @@ def expected_table(rows: Sequence[ExpectedRow], spec: Project, with_stage: bool 
         shown = _difference(difference)
         cells = [
             Cell(metric_title(row.stage, row.metric, language, spec)),
-            Cell(human(row.expected, row.unit, language), number=True),
+            Cell(with_interval(row.expected, row.low, row.high, row.unit, language), number=True),
             Cell(t(language, "pending") if row.actual is None else human(row.actual, row.unit, language), number=True),
             Cell(shown, number=True, tone="warn" if difference is not None and abs(difference) > 0.2 else ""),
             Cell(row.why, tone="quiet"),

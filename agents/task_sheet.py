@@ -32,6 +32,8 @@ class ExpectedRow(Strict):
     unit: str
     why: str = ""
     signed: float | None = None
+    low: float | None = None
+    high: float | None = None
 
     @property
     def difference(self) -> float | None:
@@ -171,7 +173,7 @@ def expected_beside_actual(
         expected = {**signed, **{e.metric: e for e in newest.get(stage.name, ())}}
         found = evidence.get(stage.name)
         for name, expectation in expected.items():
-            metric = found.metrics.get(expectation.metric) if found else None
+            metric = found.measured(expectation.metric) if found else None
             rows.append(
                 ExpectedRow(
                     stage=stage.name,
@@ -181,6 +183,8 @@ def expected_beside_actual(
                     unit=expectation.unit,
                     why=expectation.why,
                     signed=signed[name].value if name in signed else None,
+                    low=expectation.low,
+                    high=expectation.high,
                 )
             )
     return rows

@@ -44,6 +44,15 @@ def human(value: float | None, unit: str, language: Language = "en") -> str:
     return f"{shown} {name}"
 
 
+def with_interval(value: float, low: float | None, high: float | None, unit: str, language: Language = "en") -> str:
+    """A value with the interval that it may lie in, where there is one."""
+    shown = human(value, unit, language)
+    if low is None or high is None:
+        return shown
+    between = f"{human(low, unit, language)} – {human(high, unit, language)}"
+    return f"{shown}（{between}）" if language == "zh" else f"{shown} ({between})"
+
+
 def duration(seconds: float) -> str:
     """Seconds under two minutes, minutes under two hours, else hours."""
     if abs(seconds) < 120:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from flows.costs import machine, together
 from flows.ledger import Ledger
 from flows.rehearsing import is_rehearsal
 from flows.reviewing import approved_proposals, evidence_of
 from flows.state import fold
 from flows.workspace import Workspace, frozen_spec
+from specs.costs import STAGE_SECONDS
 from specs.errors import GatewrightError
 from specs.project import Project
 from specs.proposals import Expectation, Proposal
@@ -63,9 +65,8 @@ def results_of(
             made.append((name, list(graph.ancestors(name)), proposals[name].expected))
     entries = []
     for name, known, expectations in made:
-        metrics = evidence[name].metrics if name in evidence else {}
         for expectation in expectations:
-            metric = metrics.get(expectation.metric)
+            metric = evidence[name].measured(expectation.metric) if name in evidence else None
             if metric is None or metric.value is None:
                 continue
             entries.append(
@@ -78,8 +79,19 @@ def results_of(
                     "by_rule": expectation.value if expectation.by_rule is None else expectation.by_rule,
                     "actual": metric.value,
                     "others_cpu_share": evidence[name].others_cpu_share,
+                    "work": expectation.work,
+                    **_took(evidence[name], expectation.metric),
                     "base_model": spec.base_model,
                     "method": spec.method,
                 }
             )
     return entries
+
+
+def _took(evidence: Evidence, metric: str) -> dict[str, Any]:
+    """What the work behind a time took, with the load it ran under, and whether it ran on another machine than this."""
+    if not evidence.took:
+        return {}
+    took = together(evidence.took, "stage" if metric == STAGE_SECONDS else "steps")
+    elsewhere = any(t.device != machine() for t in evidence.took)
+    return {"elsewhere": elsewhere, "took": took.model_dump(mode="json") if took and not elsewhere else None}

@@ -9,6 +9,7 @@ from typing import Any
 
 from agents.proposer import MemoryFunction, ProposerContext
 from flows import gatefiles
+from flows.costs import remembered
 from flows.earlier import earlier_results
 from flows.ledger import Ledger
 from flows.measured import calibrations_of, proposals_as_run
@@ -87,7 +88,7 @@ def proposer_context(
     last = last_round(state, gate, round)
     approved = proposals_as_run(workspace, state, spec)
     sources, _problems = probe_sources(workspace.project_dir, spec)
-    model = model_of(workspace, spec).folder
+    model = model_of(workspace, spec)
     return ProposerContext(
         spec=without_secrets(spec),
         gate=gate,
@@ -99,8 +100,10 @@ def proposer_context(
         source_summaries=[s.model_dump(mode="json") for s in sources],
         lengths=lengths,
         trials=trials,
-        survey={} if "data" in evidence else survey_of(workspace.project_dir, spec, model),
-        base_model=model,
+        survey={} if "data" in evidence else survey_of(workspace.project_dir, spec, model.folder),
+        base_model=model.folder,
+        model_sha256=model.sha256,
+        costs=remembered()[0],
         device=this_device(spec.hardware, spec.launcher.memory_gb).facts(),
         history=earlier_results(ledger, workspace, spec.project) if ledger is not None else [],
     )

@@ -18,8 +18,10 @@ from pydantic import ValidationError
 
 from agents.extraction import extraction_for
 from agents.task_sheet import ExpectedRow
+from flows.costs import remember, took_of
 from flows.workspace import Workspace, project_inputs
 from specs.canonical import canonical_bytes, sha256_bytes, sha256_file
+from specs.costs import Took
 from specs.credentials import without_secrets
 from specs.criteria import Metric, Verdict, judge
 from specs.decisions import GateDocument
@@ -30,7 +32,7 @@ from specs.proposals import Expectation, Proposal
 from specs.results import Evidence, list_artifacts
 from specs.stages import Handed, Progress, StageContext
 from tasks.models.resolve import ResolvedModel
-from tasks.processor import OtherPrograms
+from tasks.processor import Meter
 from tasks.registry import metrics_function, run_function
 
 _DRAWING = Lock()
@@ -203,23 +205,28 @@ def run_attempt(
     write_bytes(partial / "proposal.json", canonical_bytes(order.proposal))
     if order.gate_document is not None:
         write_bytes(partial / "gate.json", order.gate_document)
-    started, others = datetime.now(UTC), OtherPrograms()
-    with extraction_for(order.spec, stage):
-        result = run_function(order.spec, stage)(context, progress)
-    progress.start(f"{stage}: recompute metrics")
-    metrics, verdicts = recompute(order.spec, stage, partial, order.inputs, context.model_dump(mode="json"))
-    after = input_digests(order)
+    whole = order.spec.rehearsal is None and not any(checkpoints.iterdir())
+    started = datetime.now(UTC)
+    with Meter() as meter:
+        with extraction_for(order.spec, stage):
+            result = run_function(order.spec, stage)(context, progress)
+        progress.start(f"{stage}: recompute metrics")
+        metrics, verdicts = recompute(order.spec, stage, partial, order.inputs, context.model_dump(mode="json"))
+        after = input_digests(order)
+    took = took_of(order.proposal, partial, meter, order.model, whole=whole)
     if after != before:
         changed = sorted(k for k in before.keys() | after.keys() if before.get(k) != after.get(k))
         raise GatewrightError(
             f"inputs changed while {stage} ran: {', '.join(changed)}",
             "let nobody write to the raw files during a run, then `gatewright resume` runs the stage again",
         )
-    judged = Judged(metrics, verdicts, [*order.notes, *result.notes], others.share())
+    judged = Judged(metrics, verdicts, [*order.notes, *result.notes], meter.others, took)
     evidence = _write_evidence(order, partial, before, judged, started)
     may_publish()
     publish_folder(partial, target)
     published(evidence)
+    if order.gated and (fault := remember(took)):
+        progress.say(fault)
     return evidence
 
 
@@ -231,6 +238,7 @@ class Judged:
     verdicts: list[Verdict]
     notes: list[str]
     others_cpu_share: float | None
+    took: list[Took]
 
 
 def _write_evidence(order: Order, partial: Path, inputs: dict[str, str], judged: Judged, started: datetime) -> Evidence:
@@ -251,6 +259,7 @@ def _write_evidence(order: Order, partial: Path, inputs: dict[str, str], judged:
         artifacts=list_artifacts(partial, "artifacts", "plots"),
         notes=judged.notes,
         others_cpu_share=judged.others_cpu_share,
+        took=judged.took,
         started_at=started,
         ended_at=datetime.now(UTC),
     )

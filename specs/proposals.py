@@ -27,6 +27,11 @@ class Expectation(Strict):
     unit: str
     why: str = ""
     by_rule: float | None = Field(None, description="what the rules said before earlier runs or a person changed it")
+    low: float | None = Field(None, description="with `high` what holds four cases of five; null: not estimated")
+    high: float | None = None
+    work: dict[str, float] = Field(
+        default_factory=dict, description="of a time: the counted work that it follows from, by unit"
+    )
     set_by: str = Field("", description="the file in which a person wrote this number; empty for one of the rules")
 
 

@@ -8,6 +8,7 @@ from pydantic import AwareDatetime, Field
 
 from specs.base import Name, Sha256, Strict
 from specs.canonical import sha256_file
+from specs.costs import STAGE_SECONDS, Took
 from specs.criteria import Metric, Verdict
 
 
@@ -36,8 +37,18 @@ class Evidence(Strict):
     others_cpu_share: float | None = Field(
         None, ge=0, le=1, description="of the processors' time, used by other programs meanwhile; null: not measured"
     )
+    took: list[Took] = Field(
+        default_factory=list, description="seconds of the stage and of its training steps, for the next expectations"
+    )
     started_at: AwareDatetime
     ended_at: AwareDatetime
+
+    def measured(self, name: str) -> Metric | None:
+        """A metric, or what every stage has and no artifact shows; null where it was not measured."""
+        if name != STAGE_SECONDS:
+            return self.metrics.get(name)
+        whole = next((t.wall_s for t in self.took if t.kind == "stage"), None)
+        return None if whole is None else Metric(value=round(whole, 3), unit="s")
 
 
 BUSY = 0.2

@@ -112,7 +112,7 @@ class Recorder(TrainerCallback):
     def __init__(self, trainer: PlannedTrainer, clock: Callable[[], float] = time.monotonic) -> None:
         self.trainer = trainer
         self.clock = clock
-        self.began = 0.0
+        self.began = self.computed = 0.0
         self.saved = clock()
         self.lr = 0.0
 
@@ -127,7 +127,7 @@ class Recorder(TrainerCallback):
             os.kill(os.getpid(), getattr(signal, "SIGKILL", signal.SIGTERM))
         self.trainer.mark_step()
         self.trainer.meter.reset()
-        self.began = time.perf_counter()
+        self.began, self.computed = time.perf_counter(), time.process_time()
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """The gradient is complete and nothing has moved: the last moment to refuse it."""
@@ -143,7 +143,7 @@ class Recorder(TrainerCallback):
         trainer, step, job = self.trainer, state.global_step, self.trainer.job
         assert trainer.current is not None
         seconds = time.perf_counter() - self.began
-        said = trainer.ranks.gather(self._ours())
+        said = trainer.ranks.gather(self._ours() | {"cpu_seconds": time.process_time() - self.computed})
         record = {
             "step": step,
             "epoch": trainer.current.planned.epoch,
@@ -152,6 +152,7 @@ class Recorder(TrainerCallback):
             "lr": self.lr,
             **{name: sum(one[name] for one in said) for name in COUNTS_OF_STEP},
             "seconds": seconds,
+            "cpu_seconds": sum(one["cpu_seconds"] for one in said),
             **{name: _largest(one[name] for one in said) for name in MEMORY_OF_STEP},
         }
         if len(said) > 1:

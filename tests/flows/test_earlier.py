@@ -75,8 +75,20 @@ def test_what_other_programs_compute_is_counted_and_what_this_one_does_is_not(mo
     own = iter([10.0, 15.0])
     monkeypatch.setattr(processor, "_machine", lambda: next(seen))
     monkeypatch.setattr(processor, "_own", lambda: next(own))
-    assert processor.OtherPrograms().share() == 0.5
+    with processor.Meter() as meter:
+        pass
+    assert (meter.others, meter.cpu_s, meter.alone) == (0.5, 5.0, True)
 
 
 def test_nothing_is_said_of_a_moment():
-    assert processor.OtherPrograms().share() is None
+    with processor.Meter() as meter:
+        pass
+    assert meter.others is None
+
+
+def test_two_that_count_at_once_know_that_neither_had_the_process_for_itself():
+    with processor.Meter() as first, processor.Meter() as second:
+        pass
+    with processor.Meter() as third:
+        pass
+    assert (first.alone, second.alone, third.alone) == (False, False, True)

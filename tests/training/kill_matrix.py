@@ -21,7 +21,15 @@ WATCHED = "tests.training.moments"
 COMPARED = ("metrics.jsonl", "micro_batches.jsonl", "fed.jsonl", "census.jsonl", "probe.json", "judgement.json")
 """Equal byte by byte; of `metrics.jsonl` all but times and memory."""
 
-MEASURED = {"seconds", "memory_bytes", "memory_bytes_by_rank", "held_bytes", "reserved_bytes", "driver_bytes"}
+MEASURED = {
+    "seconds",
+    "cpu_seconds",
+    "memory_bytes",
+    "memory_bytes_by_rank",
+    "held_bytes",
+    "reserved_bytes",
+    "driver_bytes",
+}
 
 TARGETS = ("rank", "family", "parent")
 """Who is hit: the rank itself, all of them with their parent, or the parent alone."""

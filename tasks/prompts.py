@@ -21,9 +21,9 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class Encoded:
-    """Token ids of one sample. `input_ids[trainable_from:]` is the last answer with its end token, which is learnt.
+    """Token ids of one sample. `input_ids[trainable_from:]` is the last answer with its end, which is learnt too.
 
-    `earlier` are the answers of turns before it that are learnt too, each with its end token.
+    `earlier` are the answers of turns before it that are learnt, each with its end.
     """
 
     input_ids: list[int]
@@ -69,20 +69,63 @@ class _Piece:
     """Whether it stands there though the template does not write it."""
 
 
-class PromptTemplate:
-    """Renders and encodes samples with the chat template of a base model, or plainly where it has none."""
+@dataclass(frozen=True)
+class End:
+    """The token with which a text or an answer ends, as text and as number."""
 
-    def __init__(self, tokenizer: TextTokenizer) -> None:
+    text: str
+    id: int
+
+
+class PromptTemplate:
+    """Renders and encodes samples with the chat template of a base model, or plainly where it has none.
+
+    A text ends with the end token of the tokenizer, an answer with the token that the template writes behind one:
+    Gemma ends a text with `<eos>` and an answer with `<end_of_turn>`. `own_ends`: False ends both alike, as runs of
+    older code did.
+    """
+
+    def __init__(self, tokenizer: TextTokenizer, own_ends: bool = True) -> None:
         self.tokenizer = tokenizer
         self.end = tokenizer.eos_token
+        self.answer_end = self._answer_end() if own_ends else End(tokenizer.eos_token, tokenizer.eos_token_id)
         self._frames: dict[tuple[Role, ...], tuple[_Piece, ...]] = {}
         self._takes_system: bool | None = None
         self._frame(("user",))
 
     @classmethod
-    def load(cls, base_model: Path) -> PromptTemplate:
+    def load(cls, base_model: Path, own_ends: bool = True) -> PromptTemplate:
         """The template of a local model folder; raises `ModelError` when it has no usable tokenizer."""
-        return cls(load_tokenizer(base_model))
+        return cls(load_tokenizer(base_model), own_ends)
+
+    def _answer_end(self) -> End:
+        """What the template writes first behind an answer, if it is a token that marks turns and does not open them."""
+        usual = End(self.tokenizer.eos_token, self.tokenizer.eos_token_id)
+        if self.tokenizer.chat_template is None:
+            return usual
+        marks = ("\u241fuser\u241f", "\u241fassistant\u241f")
+        roles = ({"role": "user", "content": marks[0]}, {"role": "assistant", "content": marks[1]})
+        try:
+            found = self.tokenizer.render(roles, asks=False)
+        except ModelError:  # one that takes questions only
+            return usual
+        before, _, behind = found.partition(marks[1])
+        behind = behind.lstrip()
+        ends = [End(text, number) for number, text in self.tokenizer.control().items() if behind.startswith(text)]
+        if not ends:
+            return usual
+        end = max(ends, key=lambda one: len(one.text))
+        opened = max(self.tokenizer.control().values(), key=before.rfind)
+        return usual if end.text == opened else end
+
+    def end_of(self, prompt: str) -> End:
+        """The end of what is learnt of a sample: of an answer, or of plain text, which has no prompt."""
+        return self.answer_end if prompt else End(self.end, self.tokenizer.eos_token_id)
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The tokens at which a model that has learnt the samples stops."""
+        return tuple(dict.fromkeys((self.answer_end.id, self.tokenizer.eos_token_id)))
 
     def text(self, prompt: str, answer: str, earlier: Turns = ()) -> str:
         """The whole text of a sample, end token included. Without a prompt it is plain text: nothing stands before."""
@@ -91,7 +134,7 @@ class PromptTemplate:
             turns = self._turns(prompt, earlier)
             for piece in self._frame(tuple(turn.role for turn in turns)):
                 parts.append(turns[piece.turn].text + piece.text if piece.turn >= 0 else piece.text)
-        return "".join([*parts, answer, self.end])
+        return "".join([*parts, answer, self.end_of(prompt).text])
 
     def encode(self, prompt: str, answer: str, earlier: Turns = ()) -> Encoded:
         """Tokens of a sample. Only the template's own special tokens become special tokens."""
@@ -104,8 +147,8 @@ class PromptTemplate:
         heads = self._heads(prompts, earlier or [()] * len(prompts))
         tails = self.tokenizer.as_text(answers)
         return [
-            Encoded([*head, *tail, self.tokenizer.eos_token_id], len(head), learnt)
-            for (head, learnt), tail in zip(heads, tails, strict=True)
+            Encoded([*head, *tail, self.end_of(prompt).id], len(head), learnt)
+            for prompt, (head, learnt), tail in zip(prompts, heads, tails, strict=True)
         ]
 
     def encode_prompt(self, prompt: str, earlier: Turns = ()) -> list[int]:
@@ -123,7 +166,7 @@ class PromptTemplate:
         return not self._takes_system
 
     def closes_answers(self) -> bool:
-        """Whether the template itself ends the answers of earlier turns with the end token; else it is put there."""
+        """Whether the template itself ends the answers of earlier turns as the last one; else an end is put there."""
         frame = self._frame(("user", "assistant", "user"))
         return self.tokenizer.chat_template is None or not any(piece.added for piece in frame)
 
@@ -184,8 +227,8 @@ class PromptTemplate:
                 yield from self._after_answer(text) if answered else self._words(text)
 
     def _after_answer(self, text: str) -> Iterator[_Piece]:
-        """Words of the template behind an answer: up to its end token they are the end of it."""
-        before, end, behind = text.partition(self.end)
+        """Words of the template behind an answer: up to its end they are part of it."""
+        before, end, behind = text.partition(self.answer_end.text)
         if not end:
             yield self._end()
             yield from self._words(text)
@@ -199,7 +242,7 @@ class PromptTemplate:
             yield _Piece(text, -1, tuple(self.tokenizer.with_special(text)))
 
     def _end(self) -> _Piece:
-        return _Piece(self.end, -1, (self.tokenizer.eos_token_id,), closes=True, added=True)
+        return _Piece(self.answer_end.text, -1, (self.answer_end.id,), closes=True, added=True)
 
 
 def _joined(turns: Turns, frame: Sequence[_Piece], bodies: Iterator[list[int]]) -> tuple[list[int], tuple[Span, ...]]:

@@ -37,8 +37,11 @@ class TextTokenizer(Protocol):
     def as_text(self, texts: Sequence[str]) -> list[list[int]]:
         """Tokens of texts of the data, in which what looks like a special token is text. Nothing is added."""
 
-    def render(self, messages: Sequence[Mapping[str, str]]) -> str:
-        """The messages in the chat template, up to where the assistant begins to write."""
+    def control(self) -> Mapping[int, str]:
+        """The tokens that mark texts and turns, and stand in no text of the data."""
+
+    def render(self, messages: Sequence[Mapping[str, str]], asks: bool = True) -> str:
+        """The messages in the chat template, with `asks` up to where the assistant begins to write."""
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
         """The text of tokens."""
@@ -101,7 +104,12 @@ class FileTokenizer:
             ids += self.tokenizer.encode(piece, add_special_tokens=False).ids
         return ids
 
-    def render(self, messages: Sequence[Mapping[str, str]]) -> str:
+    def control(self) -> Mapping[int, str]:
+        """The special tokens, and what the template writes like them."""
+        added = self.tokenizer.get_added_tokens_decoder().items()
+        return {**{number: token.content for number, token in added if token.special}, **self._control}
+
+    def render(self, messages: Sequence[Mapping[str, str]], asks: bool = True) -> str:
         """The messages in the chat template. Raises `ModelError` for a template that cannot be rendered."""
         import jinja2
 
@@ -112,7 +120,7 @@ class FileTokenizer:
                 messages=[dict(m) for m in messages],
                 tools=None,
                 documents=None,
-                add_generation_prompt=True,
+                add_generation_prompt=asks,
                 **self.special,
             )
         except jinja2.TemplateError as error:
@@ -152,13 +160,18 @@ class LibraryTokenizer:
         ]
         return ids
 
-    def render(self, messages: Sequence[Mapping[str, str]]) -> str:
+    def control(self) -> Mapping[int, str]:
+        """The special tokens."""
+        added = self.tokenizer.added_tokens_decoder.items()
+        return {int(number): str(token) for number, token in added if token.special}
+
+    def render(self, messages: Sequence[Mapping[str, str]], asks: bool = True) -> str:
         """The messages in the chat template."""
         import jinja2
 
         try:
             text: str = self.tokenizer.apply_chat_template(
-                [dict(m) for m in messages], tokenize=False, add_generation_prompt=True
+                [dict(m) for m in messages], tokenize=False, add_generation_prompt=asks
             )
         except jinja2.TemplateError as error:
             raise _not_rendered(error) from error

@@ -33,7 +33,12 @@ SAMPLES = _schema(
     ("component", _INT),
     (COLUMN, pa.list_(pa.struct([("role", _STRING), ("text", _STRING), ("learnt", pa.bool_())]))),
 )
-ROW_LEDGER = _schema("source location fate reason merged_into", ("sample_ids", pa.list_(_STRING)), ("cut_tokens", _INT))
+ROW_LEDGER = _schema(
+    "source location fate reason merged_into",
+    ("sample_ids", pa.list_(_STRING)),
+    ("cut_tokens", _INT),
+    ("messages_left_out", _INT),
+)
 REVIEW_PAIRS = _schema("source location_a source_b location_b why text_a text_b", ("similarity", _FLOAT))
 QUARANTINE = _schema("source location reason original")
 MASKED = _schema("source location place kind", ("items", _INT), ("characters", _INT))
@@ -166,10 +171,13 @@ def fates(shards: Shards, prepared: Prepared) -> pl.DataFrame:
     ledger = pl.concat([made, *given]).sort(pl.col("fate").cast(order), maintain_order=True)
     ledger = ledger.unique(["source", "location"], keep="first", maintain_order=True)
     of_unit = prepared.samples.frame.group_by("source", "location", maintain_order=True).agg(
-        pl.col("sample_id").alias("sample_ids"), pl.col("cut_tokens").sum()
+        pl.col("sample_id").alias("sample_ids"),
+        pl.col("cut_tokens").sum(),
+        pl.col("left_out").sum().alias("messages_left_out"),
     )
     ledger = ledger.join(of_unit, on=["source", "location"], how="left").with_columns(
-        pl.col("sample_ids").fill_null([]), pl.col("cut_tokens").fill_null(0)
+        pl.col("sample_ids").fill_null([]),
+        pl.col("cut_tokens", "messages_left_out").fill_null(0),
     )
     before = pl.col("location").str.replace(r"#\d+$", "")
     number = pl.col("location").str.extract(r"#(\d+)$").cast(pl.Int64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from specs.errors import SourceError
 from specs.sources import Manuals, Notes
@@ -28,17 +29,21 @@ class Known:
 
     def device_model(self, text: str) -> str:
         """The only device model that the text names, else an empty string."""
-        folded = normal(text)
-        found = [m for m in self.device_models if re.search(rf"(?<!\w){re.escape(normal(m))}(?![a-z0-9])", folded)]
-        return found[0] if len(found) == 1 else ""
+        return _only(self.device_models, r"(?<!\w)", normal(text))
 
     def code(self, text: str) -> str:
         """The only fault code that the text names, else an empty string."""
-        folded = normal(text)
-        found = [
-            c for c in self.codes.codes() if re.search(rf"(?<![a-z0-9]){re.escape(normal(c))}(?![a-z0-9])", folded)
-        ]
-        return found[0] if len(found) == 1 else ""
+        return _only(self.codes.codes(), r"(?<![a-z0-9])", normal(text))
+
+
+def _only(names: Sequence[str], edge: str, folded: str) -> str:
+    """The only one of the names that stands in a text behind this edge. Most stand nowhere, as a plain search tells."""
+    here = [(name, key) for name in names if (key := _folded(name)) in folded]
+    found = [name for name, key in here if re.search(rf"{edge}{re.escape(key)}(?![a-z0-9])", folded)]
+    return found[0] if len(found) == 1 else ""
+
+
+_folded = lru_cache(maxsize=65536)(normal)
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,7 @@ def _draft(unit: Unit, found: Conversation, last_only: bool) -> Draft:
         earlier=tuple(text for turn in before for text in turn),
         unlearnt=len(before) if last_only else 0,
         silent=() if last_only else found.silent,
+        left_out=2 * found.left_out + found.unanswered,
     )
 
 

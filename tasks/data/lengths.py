@@ -44,16 +44,16 @@ def measure_many(drafts: Sequence[Draft], language: Language, template: PromptTe
             answer,
             len(one.input_ids),
             sum(end - start for start, end in one.answers),
-            flaw(one, answer, template),
+            flaw(one, prompt, answer, template),
         )
         for draft, (prompt, answer), one in zip(drafts, rendered, encoded, strict=True)
     ]
 
 
-def flaw(encoded: Encoded, answer: str, template: PromptTemplate) -> str:
+def flaw(encoded: Encoded, prompt: str, answer: str, template: PromptTemplate) -> str:
     """Why the tokens of a sample would teach nothing, or never to stop; an empty string when they are fine."""
     ids, learnt = encoded.input_ids, [encoded.input_ids[start:end] for start, end in encoded.answers]
-    begin, end = template.tokenizer.bos_token_id, template.tokenizer.eos_token_id
+    begin, end = template.tokenizer.bos_token_id, template.end_of(prompt).id
     if not answer.strip() or any(len(one) < 2 for one in learnt):
         return "no_trainable_token"
     if any(one[-1] != end for one in learnt):

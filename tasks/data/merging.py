@@ -14,6 +14,7 @@ from tasks.data.records import Draft
 from tasks.data.shingles import I64, U64, ShingleSets, shingle_sets
 from tasks.data.similarity import critical_tokens, normalise
 from tasks.data.sketches import Sketches, sketches_of
+from tasks.data.system_texts import MARK, substance
 from tasks.data.teaching import May
 
 SPLIT_THRESHOLD = 0.7
@@ -34,15 +35,17 @@ class Fingerprints:
         return len(self.exact)
 
 
-def critical(normalised: str, kind: str, device_model: str, fault_type: str) -> frozenset[str]:
-    """What must be equal before two records may merge: codes, models and numbers, the named fields, the kind."""
+def critical(normalised: str, kind: str, device_model: str, fault_type: str, system: str = "") -> frozenset[str]:
+    """What must be equal before two records may merge: codes, models and numbers, the named fields, the kind, and
+    what the system text says."""
     named = {f"kind {kind}", f"model {normalise(device_model)}", f"code {normalise(fault_type)}"}
-    return critical_tokens(normalised) | named
+    told = {f"{MARK}{substance(system)}"} if system else set()
+    return critical_tokens(normalised) | named | told
 
 
 def guard_of(draft: Draft) -> frozenset[str]:
     """The critical tokens of a draft."""
-    return critical(normalise(draft.content()), draft.kind, draft.device_model, draft.fault_type)
+    return critical(normalise(draft.content()), draft.kind, draft.device_model, draft.fault_type, draft.system)
 
 
 def fingerprints(normalised: Sequence[str], guards: Sequence[frozenset[str]]) -> Fingerprints:

@@ -119,8 +119,8 @@ Change = tuple[list[Measured], tuple[str, ...]]
 def _split(m: Measured, limit: _Limit) -> Change:
     draft = m.draft
     if draft.earlier:
-        pieces, lost = _conversation(draft, limit, lambda alone: [])
-        return ([] if lost else pieces), ("split_conversations",)
+        divided = _conversation(draft, limit, lambda alone: [])
+        return ([] if divided.lost else divided.parts), ("split_conversations",)
     return ([] if draft.prompt or not draft.plain else _sentences(m, limit)), ("split_texts",)
 
 
@@ -141,43 +141,54 @@ def _shortened(m: Measured, limit: _Limit) -> Change:
     """A prompt cut at its end; of a conversation the oldest turns go first, and what is learnt of them stands alone."""
     if not m.draft.earlier:
         return _truncate(m, limit), ("shortened",)
-    pieces, lost = _conversation(m.draft, limit, lambda alone: _truncate(limit.measure(alone), limit))
+    divided = _conversation(m.draft, limit, lambda alone: _truncate(limit.measure(alone), limit))
     changes = {
-        "split_conversations": len(pieces) > 1,
-        "turns_dropped": lost > 0,
-        "shortened": sum(piece.draft.cut_tokens > 0 for piece in pieces),
+        "split_conversations": len(divided.parts) > 1,
+        "turns_dropped": divided.lost > 0,
+        "shortened": divided.shortened,
     }
-    if m.draft.unlearnt:
-        gone = m.n_tokens - sum(piece.n_tokens for piece in pieces)
-        pieces = [replace(p, draft=replace(p.draft, cut_tokens=gone)) for p in pieces]
-    return pieces, tuple(Counter(changes).elements())
+    return divided.parts, tuple(Counter(changes).elements())
 
 
-def _conversation(draft: Draft, limit: _Limit, alone: Callable[[Draft], list[Measured]]) -> tuple[list[Measured], int]:
-    """A conversation in as few parts as fit, every answer that is learnt in one of them; how many turns are in none.
+@dataclass(slots=True)
+class _Divided:
+    """The parts of a conversation, none where there is no way; how many turns are in none, and how many were cut."""
+
+    parts: list[Measured] = field(default_factory=list)
+    lost: int = 0
+    shortened: int = 0
+
+
+def _conversation(draft: Draft, limit: _Limit, alone: Callable[[Draft], list[Measured]]) -> _Divided:
+    """A conversation in as few parts as fit, every answer that is learnt in one of them.
 
     A part begins with the oldest whole turns that there is room for, and these are only read. It ends with an answer
-    that is learnt. `alone` says what becomes of a turn that does not even fit by itself. Empty where there is no way.
+    that is learnt. `alone` says what becomes of a turn that does not even fit by itself. What is in no part counts
+    as cut from the part behind it.
     """
     count = 1 + len(draft.earlier) // 2
-    parts: list[Measured] = []
-    start, told, lost = draft.unlearnt, 0, 0
+    found = _Divided()
+    start, told, unread = draft.unlearnt, 0, draft.left_out
     while start < count:
         if start in draft.silent:
             start += 1
             continue
         first, end = start, start + 1
-        if limit.holds(_turns(draft, start, start, end)):
+        if fits := limit.holds(_turns(draft, start, start, end)):
             first, end = _place(draft, start, count, limit)
-            parts.append(limit.measure(replace(_turns(draft, first, start, end), part=len(parts))))
-        else:
-            pieces = alone(replace(_turns(draft, start, start, end), part=len(parts)))
-            if not pieces:
-                return [], 0
-            parts += pieces
-        lost += max(0, first - told)
-        start = told = end
-    return parts, lost
+        pieces = [limit.measure(_turns(draft, first, start, end))] if fits else alone(_turns(draft, start, start, end))
+        if not pieces:
+            return _Divided()
+        lost = max(0, first - told)
+        cut = 0
+        if lost or not fits:
+            cut = limit.measure(_turns(draft, first - lost, start, end)).n_tokens - pieces[0].n_tokens
+        part = replace(pieces[0].draft, part=len(found.parts), cut_tokens=cut, left_out=unread + 2 * lost)
+        found.parts.append(replace(pieces[0], draft=part))
+        found.lost += lost
+        found.shortened += not fits
+        start, told, unread = end, end, 0
+    return found
 
 
 def _place(draft: Draft, start: int, count: int, limit: _Limit) -> tuple[int, int]:

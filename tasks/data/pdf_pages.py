@@ -21,8 +21,7 @@ def read_pdf(file: SourceFile, ocr: bool = False) -> Document:
     import pypdfium2
 
     document = Document(encoding="pdf", found_by="file format")
-    with readable_pdf(file):
-        opened = pypdfium2.PdfDocument(file.path)
+    with readable_pdf(file), pypdfium2.PdfDocument(file.path) as opened:
         require_few_pages(len(opened), file)
         with pdfplumber.open(file.path) as tables:
             pages = []
@@ -34,7 +33,6 @@ def read_pdf(file: SourceFile, ocr: bool = False) -> Document:
         if ocr and blank:
             require_ocr(file.name)
             recognised = {n: _recognised(opened[n - 1], n, document, file.name) for n in blank}
-        opened.close()
     repeated = _furniture(pages)
     for number, parts in enumerate(pages, start=1):
         if not parts:

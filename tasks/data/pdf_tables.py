@@ -39,16 +39,14 @@ def read_pdf_tables(file: SourceFile) -> list[Grid]:
 
     chains: list[_Chain] = []
     blank: list[int] = []
-    with readable_pdf(file), pdfplumber.open(file.path) as plumbed:
+    with readable_pdf(file), pdfplumber.open(file.path) as plumbed, pypdfium2.PdfDocument(file.path) as document:
         require_few_pages(len(plumbed.pages), file)
-        document = pypdfium2.PdfDocument(file.path)
         for number, page in enumerate(plumbed.pages, start=1):
             text = document[number - 1].get_textpage().get_text_range()
             if not text.strip():
                 blank.append(number)
             _take_page(page, number, text, chains, file.name)
             page.close()
-        document.close()
     if not chains:
         pages = f" (pages without text: {', '.join(map(str, blank))})" if blank else ""
         raise SourceError(

@@ -27,6 +27,7 @@ from tasks.data.shards import Recipe, Shards
 from tasks.data.shingles import F64, I64, U64, ShingleSets, joined, shingle_sets
 from tasks.data.sketches import Sketches
 from tasks.data.split import choose_held_out, choose_newest, held_out_target
+from tasks.data.system_texts import MARK
 from tasks.data.taught import taught
 from tasks.data.teaching import May, Pairs, teaches
 from tasks.prompts import PromptTemplate
@@ -137,7 +138,7 @@ def prepare(shards: Shards, by_time: F64 | None, progress: Progress, learnt: Seq
 
 
 def _count_conversations(samples: Samples, template: PromptTemplate, counts: Counter[str]) -> None:
-    """Samples in which the chat template has no place for something that stands before their question."""
+    """Samples in which the chat template has no place for something, or ends answers otherwise than texts."""
     system = several = 0
     for _, frame in samples.select(["system", "earlier"]):
         system += int((frame["system"] != "").sum())
@@ -146,6 +147,8 @@ def _count_conversations(samples: Samples, template: PromptTemplate, counts: Cou
         counts["system_in_question"] = system
     if several and not template.closes_answers():
         counts["end_added"] = several
+    if template.answer_end.text != template.end:
+        counts["ends_otherwise"] = len(samples) - int(samples.frame["plain_text"].sum())
 
 
 def _merge(shards: Shards, rows: pl.DataFrame) -> Merged:
@@ -191,7 +194,7 @@ def _fit(shards: Shards, rows: pl.DataFrame, kept: I64, counts: Counter[str]) ->
         counts.update(fitted.counts)
         pieces.add([m.draft for m in fitted.samples], [])
     whole = kept[~np.isin(kept, over)]
-    columns = ("source", "location", "kind", "device_model", "fault_type", "group", "part", "cut_tokens")
+    columns = ("source", "location", "kind", "device_model", "fault_type", "group", "part", "cut_tokens", "left_out")
     names = [*columns, "n_tokens", "learnt", "plain_text"]
     made = pieces.narrow()
     frame = pl.concat(
@@ -310,7 +313,7 @@ def _review(shards: Shards, rows: pl.DataFrame, merged: Merged) -> pl.DataFrame:
     left, right = np.searchsorted(involved, a), np.searchsorted(involved, b)
     texts = pl.Series(content, dtype=pl.String)
     differing = [
-        "differ in " + (", ".join(sorted(guards[i] ^ guards[j])) or ANSWERS)
+        "differ in " + (_told_apart(guards[i] ^ guards[j]) or ANSWERS)
         for i, j in zip(left.tolist(), right.tolist(), strict=True)
     ]
     return pl.DataFrame(
@@ -327,7 +330,14 @@ def _review(shards: Shards, rows: pl.DataFrame, merged: Merged) -> pl.DataFrame:
     )
 
 
+def _told_apart(differing: Collection[str]) -> str:
+    """What differs, in words. System texts may be long, and stand in the samples."""
+    others = sorted(token for token in differing if not token.startswith(MARK))
+    return ", ".join([*others, *([SYSTEM] if len(others) < len(differing) else [])])
+
+
 _DRAFTS_AT_ONCE = 16_384
+SYSTEM = "what the system text says"
 ANSWERS = "an answer that only one of them teaches"
 """What keeps two records apart that have the same critical tokens."""
 

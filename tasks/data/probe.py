@@ -167,7 +167,7 @@ def _probe_log(file: SourceFile, source: SensorLogs, spec: Project) -> Probed:
     mapped = {c: c for c in (source.timestamp, *source.channels, *filter(None, [source.event]))}
     table, _ = find_tables([grid], mapped, file.name, None)[0]
     zone = ZoneInfo(source.time_zone or spec.time_zone)
-    if not any(parse_time(table.value(row, source.timestamp), zone) for row in table.rows):
+    if all(parse_time(table.value(row, source.timestamp), zone) is None for row in table.rows):
         raise SourceError(f"{file.name}: no value of {source.timestamp!r} is a time", "use ISO times or epochs")
     return len(table.rows), table.header, grid.encoding, []
 

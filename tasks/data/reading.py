@@ -25,20 +25,19 @@ def claimed_files(project_dir: Path, spec: Project) -> tuple[list[tuple[AnySourc
     Raises `SourceError` when two sources claim the same file (or the same sheet of a workbook).
     """
     pairs: list[tuple[AnySource, SourceFile]] = []
-    claimed: set[tuple[str, str | None]] = set()
+    claimed: dict[str, set[str | None]] = {}
     skipped = 0
     for source in spec.sources:
         files, passed_over = source_files(project_dir, source)
         skipped += len(passed_over)
         for file in files:
             sheet = getattr(source, "sheet", None)
-            if {(file.name, sheet), (file.name, None)} & claimed or (
-                sheet is None and any(name == file.name for name, _ in claimed)
-            ):
+            others = claimed.setdefault(file.name, set())
+            if others and (sheet is None or others & {sheet, None}):
                 raise SourceError(
                     f"{file.name} belongs to two sources", "narrow one path in project.yaml, or name a sheet for each"
                 )
-            claimed.add((file.name, sheet))
+            others.add(sheet)
             pairs.append((source, file))
     return sorted(pairs, key=lambda pair: ORDER.index(pair[0].kind)), skipped
 

@@ -35,6 +35,7 @@ class Draft:
 
     `earlier` are the turns of a conversation before `prompt`: question, answer, question, answer. The first `unlearnt`
     of these answers are only read, and so are those numbered in `silent`. `system` is what the model is told to be.
+    `left_out` messages of the record are in no sample: read behind the last answer that is learnt, or dropped.
 
     `date` is the text of a cell, read only for a split by time; `people` are names that columns of the row hold.
     """
@@ -53,6 +54,7 @@ class Draft:
     earlier: tuple[str, ...] = ()
     unlearnt: int = 0
     silent: tuple[int, ...] = ()
+    left_out: int = 0
     group: str = ""
     date: str = ""
     people: tuple[str, ...] = ()

@@ -37,7 +37,7 @@ from tasks.data.sketches import Sketches, empty_sketches, sketches_of
 from tasks.data.teaching import letters, pair_texts, pairs_said
 from tasks.prompts import PromptTemplate
 
-VERSION = 7
+VERSION = 8
 """Of what a shard holds and how it is made; another one never uses the shards of this one."""
 
 _TYPES: dict[str, pa.DataType] = {
@@ -62,7 +62,7 @@ ROWS = pa.schema(
 FATES = pa.schema([(name, pa.string()) for name in (*_UNIT, "fate", "reason", "merged_into")])
 NARROW = ("source", "location", "kind", "device_model", "fault_type", "group", "unusable")
 """Text columns that are short enough to be held for all rows at once."""
-NUMBERS = ("part", "cut_tokens", "n_tokens", "learnt", "filled", "plain_text", "exact", "guard", "teaches")
+NUMBERS = ("part", "cut_tokens", "left_out", "n_tokens", "learnt", "filled", "plain_text", "exact", "guard", "teaches")
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,9 @@ def _table(drafts: Sequence[Draft], recipe: Recipe) -> pa.Table:
     measured = measure_many(drafts, recipe.language, recipe.template)
     content = [normalise(draft.content()) for draft in drafts]
     asked = [normalise("\n".join((*m.draft.earlier, m.prompt, m.answer))) for m in measured]
-    guards = [critical(text, d.kind, d.device_model, d.fault_type) for text, d in zip(content, drafts, strict=True)]
+    guards = [
+        critical(text, d.kind, d.device_model, d.fault_type, d.system) for text, d in zip(content, drafts, strict=True)
+    ]
     pairs = [pairs_said(m.draft.turns(), m.prompt, m.answer) for m in measured]
     taught = [sorted({answer for _, answer in p}) if d.spoken() else [] for d, p in zip(drafts, pairs, strict=True)]
     exact = [letters(d.turns(), d.prompt, d.plain) if d.spoken() else c for d, c in zip(drafts, content, strict=True)]

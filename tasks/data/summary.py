@@ -125,6 +125,10 @@ _NOTES: dict[str, dict[Language, str]] = {
         "en": "conversations with an end token put behind earlier answers, as the chat template writes none: {n}",
         "zh": "对话模板不写结束符、在较早回答后补上结束符的对话：{n}",
     },
+    "ends_otherwise": {
+        "en": "samples whose answers end with {names}, as the chat template writes it, and not as plain text ends: {n}",
+        "zh": "回答按对话模板以 {names} 结束（与纯文本的结束符不同）的样本：{n}",
+    },
     "people_columns": {
         "en": "columns that name people, masked wherever their names recur in the texts of the row: {n}",
         "zh": "写有人名的列（其姓名在该行文本中出现时一律屏蔽）：{n}",
@@ -177,6 +181,7 @@ def notes(intake: Intake, prepared: Prepared, ledger: pl.DataFrame, language: La
         "sheets_not_read": "; ".join(intake.sheets_not_read),
         "doubled_codes": ", ".join(intake.doubled_codes[:20]),
         "keys_not_read": _most_frequent(intake.keys_not_read),
+        "ends_otherwise": prepared.samples.shards.recipe.template.answer_end.text,
     }
     for fate, count in ledger["fate"].value_counts().iter_rows():
         counts[fate] = count

@@ -157,7 +157,8 @@ def _take_back(key: tuple[str, str], intake: Intake) -> list[Unit]:
     mine = [
         d for d in intake.drafts if d.kind == "fault_code" and (code_key(d.fault_type), normal(d.device_model)) == key
     ]
-    intake.drafts[:] = [draft for draft in intake.drafts if draft not in mine]
+    gone = {draft.unit.key for draft in mine}
+    intake.drafts[:] = [draft for draft in intake.drafts if draft.unit.key not in gone]
     return [draft.unit for draft in mine]
 
 
@@ -177,7 +178,7 @@ def read_work_orders(file: SourceFile, source: WorkOrders, intake: Intake, codes
     """Rows of a work-order table, joined with the fault codes, into the intake."""
     for outcome in iter_work_orders(file, source, intake, codes):
         if isinstance(outcome, Fate):
-            intake.fates.append(outcome)
+            intake.drop(outcome.unit, outcome.fate, outcome.reason)
         else:
             intake.drafts.append(outcome)
 

@@ -4,6 +4,7 @@ shows, formulas without a stored value) is looked up there.
 
 from __future__ import annotations
 
+import io
 import itertools
 import posixpath
 import re
@@ -51,12 +52,21 @@ def read_workbook(file: SourceFile) -> list[Grid]:
 
 def _way_out(file: SourceFile) -> str:
     """Programs often name an HTML page or a text table `.xls`: then that is what to say."""
-    head = file.path.read_bytes()[:512].lstrip().lower()
+    head = _head(file).lstrip().lower()
     if head.startswith((b"<html", b"<!doctype html", b"<table", b"<meta")):
         return "it is an HTML page with the name of a workbook: open it in a spreadsheet program and save it as XLSX"
     if b"\t" in head and b"\x00" not in head:
         return "it is a text table with the name of a workbook: name it .tsv"
     return "open it in a spreadsheet program and save it again"
+
+
+def _head(file: SourceFile) -> bytes:
+    """The first bytes; none where the file cannot be opened, which is what its error says already."""
+    try:
+        with file.path.open("rb") as opened:
+            return opened.read(512)
+    except OSError:
+        return b""
 
 
 def _grid(workbook: Any, name: str, beside: SheetXml, file_name: str) -> Grid:
@@ -174,8 +184,6 @@ def zero_padded(number: str, code: str) -> str:
 
 
 def _walk(raw: bytes, padded: dict[str, str]) -> SheetXml:
-    import io
-
     from lxml import etree
 
     found = SheetXml()

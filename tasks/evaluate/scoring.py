@@ -82,15 +82,24 @@ def _batch_losses(model: Any, sequences: Sequence[Encoded], pad: int) -> list[Su
 
 @torch.inference_mode()
 def greedy_answers(
-    model: Any, tokenizer: Any, prompts: Sequence[list[int]], batch: int, limit: int, done: Callable[[int], None]
+    model: Any,
+    tokenizer: Any,
+    prompts: Sequence[list[int]],
+    batch: int,
+    limit: int,
+    done: Callable[[int], None],
+    ends: Sequence[int] = (),
 ) -> list[Answer]:
-    """Greedy answers of at most `limit` tokens to encoded prompts, in their order; padded on the left."""
+    """Greedy answers of at most `limit` tokens to encoded prompts, in their order; padded on the left.
+
+    An answer stops at the first of `ends` (`PromptTemplate.ends`), by default at the end token of the tokenizer.
+    """
     from transformers import GenerationConfig
 
-    end, pad = tokenizer.eos_token_id, padding_id(tokenizer)
+    stops, pad = list(ends) or [tokenizer.eos_token_id], padding_id(tokenizer)
     make_settings: Any = GenerationConfig
     settings = make_settings(
-        do_sample=False, num_beams=1, max_new_tokens=limit, eos_token_id=end, pad_token_id=pad, use_cache=True
+        do_sample=False, num_beams=1, max_new_tokens=limit, eos_token_id=stops, pad_token_id=pad, use_cache=True
     )
     result: list[Answer | None] = [None] * len(prompts)
     for indices in batches_by_length([(len(p), index) for index, p in enumerate(prompts)], batch):
@@ -103,8 +112,8 @@ def greedy_answers(
             generation_config=settings,
         )
         for index, row in zip(indices, ids_BT[:, longest:].tolist(), strict=True):
-            ended = end in row
-            tokens = row[: row.index(end)] if ended else row
+            end = next((at for at, token in enumerate(row) if token in stops), None)
+            ended, tokens = end is not None, row[:end]
             text = tokenizer.decode(tokens, skip_special_tokens=True).strip()
             result[index] = Answer(text, ended, len(tokens))
         done(len(indices))

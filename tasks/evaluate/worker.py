@@ -133,7 +133,13 @@ class _Evaluation:
         parameters = self.job.parameters
         with self._counted(f"answers, {which}", len(prompts)) as done:
             return greedy_answers(
-                model, self.template.tokenizer, prompts, parameters.generation_batch, parameters.max_new_tokens, done
+                model,
+                self.template.tokenizer,
+                prompts,
+                parameters.generation_batch,
+                parameters.max_new_tokens,
+                done,
+                self.template.ends,
             )
 
     @contextmanager

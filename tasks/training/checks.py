@@ -71,7 +71,13 @@ def generated_answers(trainer: PlannedTrainer, feed: Feed, ids: Sequence[str]) -
     prompts = [feed.samples[i].input_ids[: feed.samples[i].trainable_from] for i in asked]
     size = trainer.job.evaluation_batch
     answers = greedy_answers(
-        trainer.model, trainer.decoder, prompts, size, limit, lambda n: trainer.stop.raise_if_requested(STOPPED)
+        trainer.model,
+        trainer.decoder,
+        prompts,
+        size,
+        limit,
+        lambda n: trainer.stop.raise_if_requested(STOPPED),
+        trainer.ends,
     )
     return [
         {"sample_id": i, "text": a.text, "ended": a.ended, "tokens": a.tokens, "most_tokens": limit}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -21,16 +21,19 @@ if TYPE_CHECKING:
     from tasks.training.trainer import PlannedTrainer
 
 
-def describe_fed(batch: MicroBatch, position: int, sample_id: str, tokenizer: Any) -> dict[str, Any]:
+def describe_fed(
+    batch: MicroBatch, position: int, sample_id: str, tokenizer: Any, ends: Sequence[int] = ()
+) -> dict[str, Any]:
     """One sample decoded from the tensors that the model is given. `last_label` is the label of its last token.
 
     `parts` are its text, cut where what is learnt begins and ends; `ends_masked` counts answers whose last learnt
-    token is not the end token.
+    token is none of `ends` (`PromptTemplate.ends`; by default the end token of the tokenizer).
 
     The tokens that are its own are those of the mask; in a row that it shares, those from its place to where the
     positions begin again. Padding counts with the last sample of a row.
     """
     decode: Callable[..., str] = tokenizer.decode
+    stops = list(ends) or [tokenizer.eos_token_id]
     row, start = batch.planned.place(position)
     ids, labels = batch.tensors["input_ids"][row], batch.tensors["labels"][row]
     if "attention_mask" in batch.tensors:
@@ -52,8 +55,8 @@ def describe_fed(batch: MicroBatch, position: int, sample_id: str, tokenizer: An
         "learnt_padding": int((labels[~mask] != IGNORED).sum()),
         "last_token": int(ids[-1]),
         "last_label": int(labels[mask][-1]),
-        "ends_masked": sum(learns and int(run[-1]) != tokenizer.eos_token_id for run, learns in runs),
-        "end_token": tokenizer.eos_token_id,
+        "ends_masked": sum(learns and int(run[-1]) not in stops for run, learns in runs),
+        "end_token": int(ids[-1]) if int(ids[-1]) in stops else stops[0],
     }
 
 

@@ -243,6 +243,7 @@ class Session:
             stop=self.stop,
             counters=self.counters,
             tokenizer=template.tokenizer,
+            ends=template.ends,
             retrace=self.retrace,
             ranks=self.ranks,
             on_begin=lambda: self._write_settings(trainer),

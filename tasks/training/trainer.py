@@ -86,6 +86,7 @@ class PlannedTrainer(Trainer):
         stop: StopRequest,
         counters: dict[str, Any],
         tokenizer: Any,
+        ends: Sequence[int],
         retrace: Retrace,
         ranks: Ranks,
         on_begin: Callable[[], None],
@@ -102,6 +103,7 @@ class PlannedTrainer(Trainer):
         self.stop = stop
         self.counters = counters
         self.decoder = tokenizer
+        self.ends = ends
         self.on_begin = on_begin
         self.after_step = after_step
         self.after_save = after_save
@@ -376,7 +378,7 @@ class PlannedTrainer(Trainer):
         number, ids = step.planned.step, list(batch.planned.sample_ids)
         line = {"step": number, "micro_batch": batch.planned.number, "rank": self.ranks.rank, "sample_ids": ids}
         described = [
-            {"step": number, **describe_fed(batch, position, sample_id, self.decoder)}
+            {"step": number, **describe_fed(batch, position, sample_id, self.decoder, self.ends)}
             for position, sample_id in enumerate(ids[: max(0, self.job.fed_samples - self.counters["fed"])])
         ]
         self.fed.append({"line": line, "described": described})

@@ -29,7 +29,7 @@ from tasks.verify.parquet_rows import Keys, difference, key_of, keys_of, place_o
 def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str, Any]) -> dict[str, Metric]:
     """Every metric of the data stage, by name. Files are streamed: memory grows by some 100 bytes a row."""
     files = RawFiles(attempt_dir / "artifacts", context)
-    template = PromptTemplate.load(Path(context["base_model"]))
+    template = PromptTemplate.load(Path(context["base_model"]), own_ends=files.counts_messages)
     findings = Findings()
     census = take_census(files.samples, template, files.spec.get("personal_data_allowed") or ())
     answers, cut = Answers(files), cuts_of(files)

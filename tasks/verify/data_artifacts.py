@@ -25,14 +25,14 @@ _TEXTS = {
 }
 _OTHERS: dict[str, dict[str, str]] = {
     "samples": {"n_tokens": "number", "bucket": "number", "component": "number", "earlier": "list"},
-    "row_ledger": {"sample_ids": "list", "cut_tokens": "number"},
+    "row_ledger": {"sample_ids": "list", "cut_tokens": "number", "messages_left_out": "number"},
     "review_pairs": {"similarity": "number"},
     "masked": {"items": "number", "characters": "number"},
     "windows": {"start": "time", "end": "time", "rows": "number", "mean": "number", "segment": "number"},
 }
 _COLUMNS = frozenset(c for texts in _TEXTS.values() for c in texts.split()).union(*_OTHERS.values())
 """The columns of all tables; a table may have more of its own, but none of another's."""
-_NEWER = frozenset({("masked", ""), ("samples", "earlier")})
+_NEWER = frozenset({("masked", ""), ("samples", "earlier"), ("row_ledger", "messages_left_out")})
 """What runs of older code do not have: a whole file, or a column of one."""
 _JSON = {
     "decoding.json": "files",

@@ -10,7 +10,7 @@ from typing import Any
 from tasks.prompts import PromptTemplate
 from tasks.turns import turns_of
 from tasks.verify.data_answers import Answers
-from tasks.verify.data_rows import RawFiles
+from tasks.verify.data_rows import MESSAGES, RawFiles
 from tasks.verify.findings import CLAIMS, Findings
 from tasks.verify.parquet_rows import place_of
 
@@ -21,6 +21,13 @@ def cuts_of(files: RawFiles) -> dict[int, int]:
     return {
         place_of(r["source"], r["location"]): r["cut_tokens"] for batch in batches for r in batch if r["cut_tokens"]
     }
+
+
+def messages_left_out(files: RawFiles) -> dict[int, int]:
+    """Messages that are said to be in no sample, by place; none where the run is older than the count."""
+    names = ["source", "location", MESSAGES]
+    batches = files.ledger.batches(names) if files.counts_messages else ()
+    return {place_of(r["source"], r["location"]): r[MESSAGES] for batch in batches for r in batch if r[MESSAGES]}
 
 
 def cuts_unfounded(

@@ -42,6 +42,7 @@ class Merges:
         self._texts: dict[int, str] = {}
         self._windows: dict[int, str] = {}
         self._told: dict[int, Told] = {}
+        self._by_system = files.counts_messages
         self._last_only = files.parameters.conversation_loss == "last_answer"
 
     def take(self, place: int, row: Row) -> None:
@@ -106,7 +107,8 @@ class Merges:
         if self._masked[mine] or self._masked[kept]:
             return
         if mine in self._told and kept in self._told:
-            yield from merge_faults(self._told[mine], self._told[kept], reason, threshold - ALLOWANCE)
+            told = self._told[mine], self._told[kept]
+            yield from merge_faults(*told, reason, threshold - ALLOWANCE, self._by_system)
         a, b = self._rows.get(mine), self._rows.get(kept)
         if a is None or b is None:
             return

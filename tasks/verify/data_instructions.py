@@ -16,7 +16,7 @@ from tasks.prompts import PromptTemplate
 from tasks.turns import Turn, Turns, turns_of
 from tasks.verify import personal
 from tasks.verify.data_answers import Answers
-from tasks.verify.data_claims import CUT_STEP, cut_miscounted
+from tasks.verify.data_claims import CUT_STEP, cut_miscounted, messages_left_out
 from tasks.verify.data_fates import Gone
 from tasks.verify.data_rows import RawFiles
 from tasks.verify.data_words import in_order
@@ -44,7 +44,7 @@ def look_at_instructions(
 ) -> Keys:
     """Compare every record with its samples; the keys of all units."""
     units = array("Q")
-    rules = _Rules.of(files, template)
+    rules, left_out = _Rules.of(files, template), messages_left_out(files)
     for name, path, _ in files.files("instructions"):
         for record in records_of(path, files.encoding(name)):
             where = [record.location] if files.whole_conversations else [a.location for a in record.answers()]
@@ -56,7 +56,8 @@ def look_at_instructions(
                 place = places[0]
                 gone.merges.take_record(place, record)
                 samples = answers.rows(place)
-                faults = rules.faults(record, samples, cut.get(place, 0), place in files.masked_characters)
+                unsaid = left_out.get(place, 0) if files.counts_messages else None
+                faults = rules.faults(record, samples, cut.get(place, 0), place in files.masked_characters, unsaid)
                 for metric, wrong in faults if samples else ():
                     findings.add(metric, f"{name}|{record.location}", wrong)
                 for person in _named_again(files, record, samples):
@@ -100,18 +101,29 @@ class _Rules:
     divides: bool
     drops: bool
     last_only: bool
+    counts_turns: bool = True
+    """Whether turns that are in no part count as cut; in older runs only where the last answer alone is learnt."""
 
     @classmethod
     def of(cls, files: RawFiles, template: PromptTemplate) -> _Rules:
         """The rules of a run."""
         p = files.parameters
         divides, drops = p.over_long in ("split", "truncate_prompt"), p.over_long == "truncate_prompt"
-        return cls(template, p.max_length, divides, drops, p.conversation_loss == "last_answer")
+        last_only = p.conversation_loss == "last_answer"
+        return cls(template, p.max_length, divides, drops, last_only, files.counts_messages)
 
     def faults(
-        self, record: Record, samples: Sequence[Mapping[str, Any]], claimed: int, masked: bool
+        self,
+        record: Record,
+        samples: Sequence[Mapping[str, Any]],
+        claimed: int,
+        masked: bool,
+        unsaid: int | None = None,
     ) -> Iterator[Fault]:
-        """What is wrong with the samples of a record, the first fault of its words only."""
+        """What is wrong with the samples of a record, the first fault of its words only.
+
+        `claimed` tokens are said to be cut, and `unsaid` messages to be in no sample (None: nothing is said).
+        """
         if not record.pairs:
             yield METRIC, "its record is no conversation"
             return
@@ -125,6 +137,9 @@ class _Rules:
             if wrong:
                 yield METRIC, wrong
                 return
+        told = len({number for part in parts for number in range(part.first, part.end)})
+        if unsaid is not None and unsaid != record.messages - 2 * told:
+            yield CLAIMS, f"{unsaid} messages said to be in no sample, and {record.messages - 2 * told} are"
         for part in parts:
             if self._badly_cut(record, part, claimed, masked):
                 yield CLAIMS, f"its question is cut, and it is not as long as the limit of {self.limit} tokens"
@@ -158,10 +173,19 @@ class _Rules:
         told = {number for part in parts for number in range(part.first, part.end)}
         if len(told) < count and not self.drops:
             yield "a turn of its record is in none of its samples, and the parameters let none be left out"
-        said = sum(self._said(part) for part in parts)
-        meant = whole if self.last_only else sum(self._tokens(record, part.first, part.end) for part in parts)
-        if meant - said != claimed:
-            yield f"{claimed} tokens said to be cut, and {meant - said} are"
+        cut = self._cut(record, parts)
+        if cut != claimed:
+            yield f"{claimed} tokens said to be cut, and {cut} are"
+
+    def _cut(self, record: Record, parts: Sequence[_Part]) -> int:
+        """Tokens of questions that were cut, and of turns that are in no part, with those of the part behind them."""
+        counts = self.counts_turns or self.last_only
+        at = total = 0
+        for part in parts:
+            first = min(at, part.first) if counts else part.first
+            total += self._tokens(record, first, part.end) - self._said(part)
+            at = part.end
+        return total
 
     def _tokens(self, record: Record, first: int, end: int) -> int:
         return self._said(_Part(record.system, record.pairs[first:end], first))

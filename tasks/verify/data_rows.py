@@ -33,6 +33,10 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
+MESSAGES = "messages_left_out"
+"""Messages of a conversation that are in none of its samples, in the row ledger."""
+
+
 class RawFiles:
     """The raw files of a project beside the artifacts of an attempt. `ledger` and `samples` are read by every loop."""
 
@@ -53,6 +57,9 @@ class RawFiles:
         self.decoding: dict[tuple[str, str], dict[str, Any]] = {(d["source"], d["sheet"]): d for d in decoding}
         self.whole_conversations = COLUMN in pq.read_schema(self.samples.path).names
         """Whether a conversation is one sample; in older runs each of its answers was one."""
+        self.counts_messages = MESSAGES in pq.read_schema(self.ledger.path).names
+        """Whether the run is as new as this count: then its system texts keep records apart, and its answers end as
+        the chat template ends them."""
 
     @cached_property
     def masked_characters(self) -> Counter[int]:

@@ -174,9 +174,10 @@ def _count(
 def answer_cut(sample: Sample, tokens: Encoded, template: PromptTemplate) -> int:
     """Answer tokens that the stored text or the stored length does not hold."""
     missing = max(0, len(tokens.input_ids) - int(sample["n_tokens"]))
-    if str(sample["text"]).endswith(f"{sample['answer']}{template.end}"):
+    end = template.end_of(sample["prompt"]).text
+    if str(sample["text"]).endswith(f"{sample['answer']}{end}"):
         return missing
-    stored = str(sample["text"]).removesuffix(template.end)
+    stored = str(sample["text"]).removesuffix(end)
     kept = next((n for n in range(len(sample["answer"]), 0, -1) if stored.endswith(sample["answer"][:n])), 0)
     cut = len(template.encode("", sample["answer"][kept:]).input_ids) - 1
     return max(missing, cut, 1)
@@ -185,7 +186,7 @@ def answer_cut(sample: Sample, tokens: Encoded, template: PromptTemplate) -> int
 def trainable(sample: Sample, tokens: Encoded, template: PromptTemplate) -> bool:
     """Each answer is learnt with its end token, special tokens stand once, and the text is as rendered."""
     answers = [tokens.input_ids[start:after] for start, after in tokens.answers]
-    end, begin = template.tokenizer.eos_token_id, template.tokenizer.bos_token_id
+    end, begin = template.end_of(sample["prompt"]).id, template.tokenizer.bos_token_id
     ended = all(len(one) >= 2 and one[-1] == end != one[-2] for one in answers)
     doubled = begin is not None and begin != end and tokens.input_ids[:2] == [begin] * 2
     rendered = template.text(sample["prompt"], sample["answer"], turns_of(sample))

@@ -17,7 +17,8 @@ from tasks.verify.raw_sheets import ending
 class Record:
     """One record of a file: the questions with their answers, none where it is no conversation. `raw` is its text.
 
-    `unlearnt` are numbers of answers that the record itself says are not to be learnt; the last one always is.
+    `unlearnt` are numbers of answers that the record itself says are not to be learnt; the last one always is. It
+    has so many `messages`, system texts not counted, of which `pairs` may lack the last ones.
     """
 
     number: int
@@ -25,6 +26,7 @@ class Record:
     pairs: tuple[tuple[str, str], ...]
     raw: str
     unlearnt: frozenset[int] = frozenset()
+    messages: int = 0
 
     @property
     def location(self) -> str:
@@ -71,7 +73,15 @@ def record_of(number: int, raw: str, record: Any) -> Record:
     last = max((at for at, learnt in enumerate(weights) if learnt), default=-1)
     unlearnt = frozenset(at for at in range(last) if not weights[at])
     whole = _LONE.search(json.dumps([system, *pairs[: last + 1]], ensure_ascii=False)) is None
-    return Record(number, system, tuple(pairs[: last + 1]) if whole else (), raw, unlearnt)
+    said = _messages(record) if pairs else 0
+    return Record(number, system, tuple(pairs[: last + 1]) if whole else (), raw, unlearnt, said)
+
+
+def _messages(record: dict[str, Any]) -> int:
+    said = record.get("messages") if record.get("messages") is not None else record.get("conversations")
+    if said is None:
+        return 2 * len(record.get("history") or []) + 2
+    return sum(_part(turn) in ("q", "a") for turn in said)
 
 
 def _weights(record: Any, count: int) -> list[bool]:

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from specs.errors import InputError, ModelError
 from specs.parameters import DataParameters
 from specs.project import Project
-from tasks.data.lengths import measure
+from tasks.data.lengths import flaw, measure
 from tasks.data.over_long import fit
 from tasks.data.records import Draft, Unit
 from tasks.evaluate.job import EvaluatedSample
 from tasks.evaluate.worker import _sequences
-from tasks.prompts import PromptTemplate
+from tasks.prompts import Encoded, PromptTemplate
 from tasks.tokenizer import FileTokenizer
 from tasks.turns import Turn, Turns, turns_of
 from tests.support.raw_project import run_stage
@@ -116,6 +116,55 @@ def test_a_template_that_loses_a_turn_is_refused_and_says_which(tiny_model: Path
         found.encode("b", "B", turns("a", "A"))
 
 
+TURN_ENDS = (
+    "{{ bos_token }}{% for m in messages %}<start>{{ 'model' if m.role == 'assistant' else m.role }}\n"
+    "{{ m.content | trim }}<stop>\n{% endfor %}{% if add_generation_prompt %}<start>model\n{% endif %}"
+)
+BOTH_ENDS = (
+    "{% for m in messages %}<start>{{ m.role }}\n{{ m.content }}<stop>\n{% endfor %}"
+    "{% if add_generation_prompt %}<start>assistant\n{% else %}{{ eos_token }}{% endif %}"
+)
+NO_ENDS = "{% for m in messages %}{{ '<start>' if m.role == 'user' else '<stop>' }}{{ m.content }}{% endfor %}"
+
+
+def with_marks(tiny_model: Path, text: str) -> PromptTemplate:
+    """A model whose tokenizer ends a text with `<|im_end|>` and has two tokens more."""
+    tokenizer = FileTokenizer(tiny_model)
+    tokenizer.tokenizer.add_special_tokens(["<start>", "<stop>"])
+    tokenizer.chat_template = text
+    return PromptTemplate(tokenizer)
+
+
+@pytest.mark.parametrize("written", [TURN_ENDS, BOTH_ENDS])
+def test_an_answer_ends_as_the_template_ends_it_and_plain_text_with_the_end_token(tiny_model: Path, written: str):
+    found = with_marks(tiny_model, written)
+    parts = shown(found, TALK[4], TALK[5], turns(*TALK[:4]))
+    assert [text for text, learnt in parts if learnt] == [f"{a}<stop>" for a in TALK[1::2]]
+    assert not any("<|im_end|>" in text for text, _ in parts)
+    encoded = found.encode(TALK[4], TALK[5], turns(*TALK[:4]))
+    assert found.text(TALK[4], TALK[5], turns(*TALK[:4])) == found.tokenizer.decode(encoded.input_ids)
+    assert shown(found, "", "A manual.", ()) == [("A manual.<|im_end|>", True)]
+    stop, end = found.answer_end.id, found.tokenizer.eos_token_id
+    assert found.ends == (stop, end)
+    assert found.closes_answers()
+    said = measure(draft(TALK), "en", found)
+    assert (said.flaw, measure(Draft(Unit("m", "#1"), "manual", plain="Oil."), "en", found).flaw) == ("", "")
+    last = Encoded([*encoded.input_ids[:-1], end], encoded.trainable_from, encoded.earlier)
+    assert flaw(last, TALK[4], TALK[5], found) == "no_end_token", "the model would go on where a chat stops it"
+
+
+@pytest.mark.parametrize("written", [NO_ENDS, WITHOUT_SYSTEM, SYSTEM_LAST, ONLY_THE_LAST])
+def test_a_template_that_ends_no_answer_with_a_mark_of_its_own_gets_the_end_token(tiny_model: Path, written: str):
+    found = with_marks(tiny_model, written)
+    assert found.answer_end.text == "<|im_end|>" == found.end
+    assert found.ends == (found.tokenizer.eos_token_id,)
+
+
+def test_runs_of_older_code_end_answers_as_they_did(tiny_model: Path):
+    tokenizer = with_marks(tiny_model, TURN_ENDS).tokenizer
+    assert PromptTemplate(tokenizer, own_ends=False).text("q", "a").endswith("a<|im_end|>")
+
+
 def test_held_out_conversations_are_measured_by_their_last_answer(template: PromptTemplate):
     earlier = [{"role": t.role, "text": t.text, "learnt": t.learnt} for t in turns(*TALK[:2])]
     samples = [
@@ -184,6 +233,7 @@ def test_shortening_drops_the_oldest_turns_and_never_the_newest_question_first(t
     (part,) = fitted(template, given_draft, whole - 1, "truncate_prompt")
     assert (part.earlier, part.prompt, part.plain) == (TALK[2:4], TALK[4], TALK[5])
     assert part.cut_tokens == whole - measure(part, "en", template).n_tokens > 1
+    assert part.left_out == 2
     alone = measure(draft(TALK[4:]), "en", template).n_tokens
     (part,) = fitted(template, given_draft, alone - 1, "truncate_prompt")
     assert part.earlier == ()
@@ -201,6 +251,23 @@ def test_answers_of_weight_0_that_dividing_would_lose_are_not_blamed_on_the_loss
     with pytest.raises(InputError, match=r"by their weight of 0, would be lost") as error:
         fitted(template, given_draft, limit, "split")
     assert "conversation_loss" not in f"{error.value} {error.value.hint}"
+
+
+def test_answers_of_weight_0_that_are_left_out_count_as_cut_wherever_they_stood(template: PromptTemplate):
+    """Parts of one conversation: what stands in none of them, and only that, is cut."""
+    asked = ("And then, " + "please " * 40, "Stop it.")
+    given_draft = draft((*TALK[:2], *asked, *TALK[4:]), silent=(0, 1), left_out=3)
+    limit, alone = (
+        max(measure(draft(t), "en", template).n_tokens for t in texts) for texts in ((TALK[:2], TALK[4:]), [TALK[4:]])
+    )
+    (part,) = fitted(template, given_draft, limit, "truncate_prompt")
+    whole = measure(given_draft, "en", template).n_tokens
+    assert (part.prompt, part.cut_tokens, part.left_out) == (TALK[4], whole - alone, 3 + 4)
+    between = draft((*TALK[:2], *asked, *TALK[4:]), silent=(1,), left_out=1)
+    first, second = fitted(template, between, limit, "truncate_prompt")
+    assert (first.cut_tokens, first.left_out) == (0, 1), "what reading left out counts once"
+    gone = measure(draft((*asked, *TALK[4:])), "en", template).n_tokens - alone
+    assert (second.cut_tokens, second.left_out) == (gone, 2)
 
 
 @pytest.mark.parametrize("last", [False, True])

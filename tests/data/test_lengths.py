@@ -51,7 +51,7 @@ def test_a_million_lengths_of_ten_thousand_values_are_no_trouble():
 def test_what_would_teach_nothing_or_never_to_stop_is_named(tiny_model: Path, ids, start, reason):
     template = PromptTemplate.load(tiny_model)
     template.tokenizer.bos_token_id, template.tokenizer.eos_token_id = 1, 2
-    assert flaw(Encoded(ids, start), "answer", template) == reason
+    assert flaw(Encoded(ids, start), "", "answer", template) == reason
 
 
 def test_a_draft_without_an_answer_is_unusable_and_an_over_long_one_only_with_a_drop_list(tiny_model: Path):

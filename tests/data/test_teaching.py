@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from tasks.data.clusters import components
 from tasks.data.merging import hashes
 from tasks.data.split import choose_held_out
 from tasks.data.stage import run
+from tasks.data.system_texts import substance
 from tasks.data.taught import _keys
 from tasks.data.teaching import Pairs, letters, pair_texts, pairs_said, teaches
 from tasks.turns import Turn, turns_of
@@ -85,6 +87,8 @@ def records() -> list[dict[str, Any]]:
         *otherwise,
         *(talk("Hello", "Hi, how may I help?", *t) for t in whole),
         *(talk(*t) for t in alone),
+        talk(*parts, system="You answer the juniors!"),
+        talk(*parts, system="You answer experts."),
     ]
 
 
@@ -130,6 +134,44 @@ def test_only_conversations_with_equal_turns_and_system_text_are_duplicates_to_t
     assert reasons.get("#12") == "exact_duplicate"
     assert [place for place, reason in reasons.items() if reason == "exact_duplicate"] == ["#12"]
     assert done.metrics()["exact_duplicates_left"].value == 0
+
+
+def test_records_under_another_system_text_stay_apart_and_are_listed_but_for_trivial_differences(done: Done):
+    fates = {row["location"]: row for row in done.table("row_ledger").iter_rows(named=True)}
+    count = len(records())
+    trivial, other = fates[f"#{count - 1}"], fates[f"#{count}"]
+    assert (trivial["reason"], trivial["merged_into"]) == ("near_duplicate", "c.jsonl|#11")
+    assert {fates[place]["fate"] for place in ("#9", "#11")} == {other["fate"]} == {"kept"}
+    pairs = done.table("review_pairs").filter(pl.col("why").str.contains("what the system text says"))
+    assert {"#9", "#11", f"#{count}"} <= {*pairs["location_a"], *pairs["location_b"]}
+    side = dict(done.table("samples").select("location", "split").iter_rows())
+    assert side["#9"] == side["#11"] == side[f"#{count}"], "the same words are on one side of the split"
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("You answer juniors.", "you answer the juniors!", True),
+        ("You're a helpful assistant.", "You are a helpful assistant", True),
+        ("Don't invent codes; you can't know them", "Please do not invent codes, you cannot know them.", True),
+        ("你是一名数控机床的维修专家。", "您是数控机床维修专家", True),
+        ("请简短回答", "简短回答。", True),
+        ("You answer juniors.", "You answer experts.", False),
+        ("Answer in English " + "and to the point " * 30, "Answer in German " + "and to the point " * 30, False),
+        ("Invent codes.", "Do not invent codes.", False),
+        ("You know Fanuc 0i.", "You know Fanuc 31i.", False),
+        ("不要编造代码", "编造代码", False),
+        ("", "Be brief.", False),
+        ("###", "***", False),
+    ],
+)
+def test_a_system_text_is_the_same_where_only_idle_words_differ(one: str, other: str, same: bool):
+    assert (substance(one) == substance(other)) == same
+    said = [Told.of(Record(1, system, (("why?", "oil"),), ""), False) for system in (one, other)]
+    said[0] = replace(said[0], letters=("another spelling",))
+    found = [fault for fault in merge_faults(*said, "near_duplicate", 0.6) if "system text" in fault]
+    assert bool(found) != same
+    assert not [*merge_faults(*said, "near_duplicate", 0.6, by_system=False)], "older runs merged them"
 
 
 def test_a_question_alone_and_the_conversation_that_teaches_it_stand_on_one_side(done: Done):

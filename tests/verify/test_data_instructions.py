@@ -126,6 +126,16 @@ def test_what_the_over_long_rule_makes_of_a_conversation_is_no_fault(
         assert list(rules(template, None, rule, last).faults(record, samples, claimed, False))
     if claimed:
         assert list(rules(template, limit, rule, last).faults(record, samples, claimed + 1, False))
+    told = {said for m in fitted for said in (*m.draft.earlier, m.draft.prompt, m.draft.plain)}
+    lost = sum(asked not in told and said not in told for asked, said in pairs)
+    unsaid = sum(m.draft.left_out for m in fitted)
+    assert unsaid == 2 * lost
+    if not lost:
+        return
+    assert claimed, "no turn is lost uncounted"
+    counted = replace(record, messages=2 * len(pairs))
+    assert list(rules(template, limit, rule, last).faults(counted, samples, claimed, False, unsaid)) == []
+    assert list(rules(template, limit, rule, last).faults(counted, samples, claimed, False, 0))
 
 
 def test_an_answer_of_weight_0_that_is_learnt_and_a_turn_lost_by_dividing_are_named(template: PromptTemplate):
@@ -137,8 +147,13 @@ def test_an_answer_of_weight_0_that_is_learnt_and_a_turn_lost_by_dividing_are_na
         assert [metric for metric, _ in rules(template).faults(of, [wrong], 0, False)] == ["samples_without_provenance"]
     lost = sample_of(draft_of(replace(RECORD, pairs=PAIRS[1:])))
     limit = whole_tokens(template, RECORD) - 1
-    assert list(rules(template, limit, "truncate_prompt").faults(record, [lost], 0, False)) == []
-    (fault,) = rules(template, limit, "split").faults(record, [lost], 0, False)
+    gone = limit + 1 - whole_tokens(template, replace(RECORD, pairs=PAIRS[1:]))
+    assert list(rules(template, limit, "truncate_prompt").faults(record, [lost], gone, False)) == []
+    (uncounted,) = rules(template, limit, "truncate_prompt").faults(record, [lost], 0, False)
+    assert uncounted[1] == f"0 tokens said to be cut, and {gone} are"
+    older = replace(rules(template, limit, "truncate_prompt"), counts_turns=False)
+    assert list(older.faults(record, [lost], 0, False)) == []
+    (fault,) = rules(template, limit, "split").faults(record, [lost], gone, False)
     assert fault[1].startswith("a turn of its record is in none of its samples")
 
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 from specs.canonical import sha256_file
 from specs.errors import StorageError, WorkerError
@@ -69,17 +70,19 @@ class CheckpointStore:
 
         Raises `WorkerError` when another worker still holds it after `wait_s`.
         """
-        path = self.folder / LOCK
-        with path.open("a+b") as file:
-            deadline = time.monotonic() + wait_s
-            while not _try_lock(file.fileno()):
-                if time.monotonic() > deadline:
-                    raise WorkerError(
-                        f"another worker still writes to {self.folder}",
-                        "wait for it or end it; two workers never write the same training",
-                    )
-                time.sleep(0.1)
+        lock = FileLock(self.folder / LOCK)
+        try:
+            with storage_errors(self.folder):
+                lock.acquire(timeout=wait_s, poll_interval=0.1)
+        except Timeout:
+            raise WorkerError(
+                f"another worker still writes to {self.folder}",
+                "wait for it or end it; two workers never write the same training",
+            ) from None
+        try:
             yield
+        finally:
+            lock.release()
 
     def newest(self) -> tuple[Checkpoint | None, list[Passed]]:
         """The newest checkpoint that verifies, and every folder that was passed over on the way to it."""
@@ -183,21 +186,3 @@ def find_fault(folder: Path) -> str | None:
 
 def _mebibytes(size: float) -> str:
     return f"{size / 2**20:,.0f} MiB"
-
-
-def _try_lock(handle: int) -> bool:
-    if os.name == "nt":
-        import msvcrt
-
-        try:
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-        except OSError:
-            return False
-        return True
-    import fcntl
-
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

@@ -155,8 +155,8 @@ def leave(key: str, message: str, decided: Callable[[], bool] = lambda: False) -
     flow_run, deployed = current_flow_run()
     unique = f"{key}-{uuid.uuid4().hex[:12]}"
     if deployed:
-        try:
-            suspend_flow_run(timeout=None, key=unique)
+        try:  # asked twice, a server that had suspended it already answers with the state it has
+            persistently(lambda: suspend_flow_run(timeout=None, key=unique))
         except Pause:
             if decided():
 
@@ -167,11 +167,14 @@ def leave(key: str, message: str, decided: Callable[[], bool] = lambda: False) -
                 persistently(resume)
             raise
     state: Any = Paused(timeout_seconds=_TEN_YEARS_S, reschedule=False, pause_key=unique, message=message)
-    try:
+
+    def pause() -> None:
+        nonlocal state
         with get_client(sync_client=True) as client:
             state = propose_state_sync(client, state, flow_run_id=uuid.UUID(flow_run))
-    except Abort:
-        pass
+
+    with contextlib.suppress(Abort):
+        persistently(pause)
     raise Pause(state=state)
 
 

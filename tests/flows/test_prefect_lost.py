@@ -170,3 +170,26 @@ def test_the_doorbell_rings_again_at_a_busy_server_and_once_at_one_that_is_gone(
         answers[:] = given
         assert doorbell.ring(state) is rung
         assert answers == []
+
+
+def test_a_deployed_run_is_suspended_also_by_a_server_that_answers_late(monkeypatch):
+    from prefect.exceptions import Pause
+
+    from flows import prefect_bridge
+
+    asked, request = [], httpx.Request("POST", "http://127.0.0.1")
+
+    def suspend(timeout: int | None, key: str) -> None:
+        asked.append(key)
+        if len(asked) < 3:
+            answer = httpx.Response(503, request=request)
+            raise httpx.HTTPStatusError("database is locked", request=request, response=answer)
+        raise Pause()
+
+    monkeypatch.setattr("prefect.suspend_flow_run", suspend)
+    monkeypatch.setattr(prefect_bridge, "current_flow_run", lambda: ("00000000-0000-0000-0000-000000000000", True))
+    monkeypatch.setattr(prefect_bridge.time, "sleep", lambda seconds: None)
+    with pytest.raises(Pause):
+        prefect_bridge.leave("gate-data-1", "waits")
+    assert len(asked) == 3
+    assert len(set(asked)) == 1, "asked again under another key, the run would be suspended a second time"

@@ -1,20 +1,24 @@
 """Expected beside actual over several runs of one project: do the task sheets get better?
 
-    python -m benchmarks.sheet_history [--runs 3] [--project FOLDER] [--whole]
+    python -m benchmarks.sheet_history [--runs 3] [--project FOLDER] [--whole] [--home FOLDER]
 
 Three real runs of the Chinese example, from raw files to the release, in this process and without Prefect: engine,
 workers, gates and ledger are the real ones. Caps make them short (`--whole` leaves those of the example). A gate that a
 failed criterion blocks is approved by override: what is measured here is the sheet, not the model. Printed is every
 number that the first gate signed beside what came, and per run the mean of |expected / actual - 1| by what it counts.
+The home, with what work took on this machine, is an empty one unless `--home` names another: the first run then has
+rules of thumb alone.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from flows.curve import curve
 from flows.deciding import record
@@ -82,13 +86,21 @@ def tell(workspace: Workspace, seconds: float) -> None:
     for entry in earlier_results(ledger, workspace, project, with_this=True):
         if entry["run"] == workspace.run and not entry["known"]:
             off = f"{entry['expected'] / entry['actual'] - 1:+.1%}" if entry["actual"] else ""
-            print(
-                f"  {entry['stage']:<12}{entry['metric']:<20}{entry['expected']:>14.6g}{entry['actual']:>14.6g} {off}"
-            )
+            numbers = f"{entry['expected']:>14.6g}{entry['actual']:>14.6g} {off:>8}"
+            print(f"  {entry['stage']:<12}{entry['metric']:<20}{numbers}{_alone(entry)}")
     busy = {stage: e.others_cpu_share for stage, e in evidence_of(workspace, state).items()}
     print(
         "  other programs:", ", ".join(f"{s} {share:.0%}" for s, share in busy.items() if share is not None), flush=True
     )
+
+
+def _alone(entry: dict[str, Any]) -> str:
+    """What a time would have been on an idle machine, and whether the interval of the sheet holds that."""
+    if entry["idle"] is None:
+        return ""
+    off = entry["expected"] / entry["idle"] - 1
+    inside = "inside" if entry["low"] <= entry["idle"] <= entry["high"] else "outside"
+    return f"   alone {entry['idle']:.4g} ({off:+.1%}, {inside} {entry['low']:g} to {entry['high']:g})"
 
 
 def main() -> None:
@@ -97,8 +109,10 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--project", type=Path)
     parser.add_argument("--whole", action="store_true")
+    parser.add_argument("--home", type=Path)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
+        os.environ["GATEWRIGHT_HOME"] = str((options.home or Path(temporary) / "home").resolve())
         project = options.project or Path(temporary) / "demo"
         if not project.exists():
             make(project, options.whole)

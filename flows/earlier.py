@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from agents.rates import idle_seconds
 from flows.costs import machine, together
 from flows.ledger import Ledger
 from flows.rehearsing import is_rehearsal
@@ -54,7 +55,11 @@ def earlier_results(
 def results_of(
     run: str, spec: Project, proposals: Mapping[str, Proposal], evidence: Mapping[str, Evidence]
 ) -> list[dict[str, Any]]:
-    """One entry per expectation that was measured. `known` are the stages that had finished when it was made."""
+    """One entry per expectation that was measured. `known` are the stages that had finished when it was made.
+
+    `idle` is the actual time less what other programs added, as far as this run itself can tell; null of what is no
+    time and where it was not measured.
+    """
     sheet = proposals["data"].task_sheet if "data" in proposals else None
     made: list[tuple[str, list[str], Iterable[Expectation]]] = []
     for stage in sheet.stages if sheet else []:
@@ -76,11 +81,13 @@ def results_of(
                     "metric": expectation.metric,
                     "known": known,
                     "expected": expectation.value,
+                    "low": expectation.low,
+                    "high": expectation.high,
                     "by_rule": expectation.value if expectation.by_rule is None else expectation.by_rule,
                     "actual": metric.value,
                     "others_cpu_share": evidence[name].others_cpu_share,
                     "work": expectation.work,
-                    **_took(evidence[name], expectation.metric),
+                    **_took(evidence[name], expectation),
                     "base_model": spec.base_model,
                     "method": spec.method,
                 }
@@ -88,10 +95,14 @@ def results_of(
     return entries
 
 
-def _took(evidence: Evidence, metric: str) -> dict[str, Any]:
+def _took(evidence: Evidence, expectation: Expectation) -> dict[str, Any]:
     """What the work behind a time took, with the load it ran under, and whether it ran on another machine than this."""
-    if not evidence.took:
-        return {}
-    took = together(evidence.took, "stage" if metric == STAGE_SECONDS else "steps")
+    found: dict[str, Any] = {"idle": None}
+    actual = evidence.measured(expectation.metric)
+    if not evidence.took or not expectation.work or actual is None or actual.value is None:
+        return found
     elsewhere = any(t.device != machine() for t in evidence.took)
-    return {"elsewhere": elsewhere, "took": took.model_dump(mode="json") if took and not elsewhere else None}
+    took = together(evidence.took, "stage" if expectation.metric == STAGE_SECONDS else "steps")
+    if took is not None and not elsewhere:
+        found |= {"idle": actual.value * idle_seconds(took, evidence.took)[0] / took.wall_s}
+    return {**found, "elsewhere": elsewhere, "took": took.model_dump(mode="json") if took and not elsewhere else None}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specs.base import Language
+from specs.bilingual import Texts
 
 _TEXTS: dict[str, tuple[str, str]] = {
     "method": ("the method of the project", "项目指定的方法"),
@@ -231,8 +231,4 @@ _TEXTS: dict[str, tuple[str, str]] = {
     ),
 }
 
-
-def text(language: Language, key: str, **values: object) -> str:
-    """One reason. Raises `KeyError` for an unknown key or a missing value."""
-    english, chinese = _TEXTS[key]
-    return (chinese if language == "zh" else english).format(**values)
+text = Texts(_TEXTS)

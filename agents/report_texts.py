@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from specs.base import Language
+from specs.bilingual import Texts
 
 _TEXTS: dict[str, tuple[str, str]] = {
     "stage.data": ("Data", "数据"),
@@ -180,6 +181,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "trend_higher": ("learns less", "学得更少"),
     "trend_within_noise": ("within the noise", "与噪声无法区分"),
     "trend_diverged": ("diverges", "发散"),
+    "trend_died": ("its worker died", "工作进程中断"),
     "trend_not_tried": ("no result", "没有结果"),
     "trend_because": ("{trend}: {reason}", "{trend}：{reason}"),
     "confirmation_confirmed": (
@@ -323,15 +325,10 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "finding_write": ("write", "请写"),
 }
 
-
-def t(language: Language, key: str, **values: object) -> str:
-    """One sentence. Raises `KeyError` for an unknown key or a missing value."""
-    english, chinese = _TEXTS[key]
-    found = chinese if language == "zh" else english
-    return found.format(**values) if values else found
+t = Texts(_TEXTS)
 
 
 def stage_title(language: Language, stage: str) -> str:
     """The name of a stage; a stage that a person added keeps its own."""
     key = f"stage.{stage}"
-    return t(language, key) if key in _TEXTS else stage
+    return t(language, key) if key in t else stage

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from flows.advising import Document
 from specs.base import Language
@@ -14,10 +15,7 @@ from tasks.planning.texts import short
 
 def lines_before(d: Document, project: str, language: Language) -> list[str]:
     """Route, model, warnings, peak, card, trial, delivery: in this order."""
-
-    def t(key: str, **values: object) -> str:
-        return text(language, key, **values)
-
+    t = partial(text, language)
     a = d.advice
     lines = [t("title", project=d.project), t("route", route=t(f"route.name.{a.route}"))]
     lines += [f"   {reason(language, r)}" for r in a.reasons if r.key.startswith("route.")]
@@ -100,10 +98,7 @@ def _cells(row: Row, priced: Sequence[Way], language: Language) -> list[str]:
 
 def lines_after(d: Document, shown: Sequence[Row], nearest: int, language: Language) -> list[str]:
     """What was assumed, left out and not shown."""
-
-    def t(key: str, **values: object) -> str:
-        return text(language, key, **values)
-
+    t = partial(text, language)
     rows = d.survey.rows
     fitting, others = [r for r in rows if r.fits], [r for r in rows if not r.fits]
     lines = [t("more", count=len(fitting) - len(shown))] if len(fitting) > len(shown) else []

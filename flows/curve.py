@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from specs.base import Language
+from specs.bilingual import Texts
 from specs.metrics import definitions
 
 QUANTITIES = {
@@ -28,6 +30,7 @@ _WORDS: dict[str, tuple[str, str]] = {
     "time": ("time", "时间"),
     "memory": ("memory", "内存"),
 }
+_word = Texts(_WORDS)
 
 Curve = list[tuple[str, dict[str, float]]]
 """Per run, oldest first, the mean error of each quantity that its sheet expected and that was measured."""
@@ -54,10 +57,7 @@ def lines(found: Curve, language: Language) -> list[str]:
     """The curve as text; empty for fewer than two runs, which are no curve."""
     if len(found) < 2:
         return []
-
-    def word(key: str) -> str:
-        return _WORDS[key][1 if language == "zh" else 0]
-
+    word = partial(_word, language)
     width = max(len(run) for run, _ in found)
     comma = "，" if language == "zh" else ", "
     body = [

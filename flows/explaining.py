@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, get_args
 
 from specs.base import Language
+from specs.bilingual import Texts
 from specs.decisions import RANKS, Choice, Decision
 from specs.errors import InputError
 from specs.policy import Policy
@@ -37,6 +39,7 @@ _WORDS: dict[str, tuple[str, str]] = {
     "never": ("waits without a limit", "等待不设时限"),
     "rounds": ("at most {rounds} reworks lead here", "最多返工 {rounds} 次"),
 }
+_word = Texts(_WORDS)
 
 
 def explanation(policy: Policy, order: Sequence[str] = GATES) -> dict[str, Any]:
@@ -66,10 +69,7 @@ def explanation(policy: Policy, order: Sequence[str] = GATES) -> dict[str, Any]:
 
 def lines(document: dict[str, Any], language: Language) -> list[str]:
     """The explanation for a person; gates under equal rules share one block."""
-
-    def t(key: str, **values: object) -> str:
-        return _WORDS[key][1 if language == "zh" else 0].format(**values)
-
+    t = partial(_word, language)
     found = [t("solo")] if document["solo"] else []
     found.append(t("pinned" if document["pinned"] else "not_pinned"))
     blocks: dict[tuple[str, ...], list[str]] = {}

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from flows.folding import rework_target
 from flows.ledger.chain import timestamp
 from flows.run_state import Gate, RunState, Said
 from specs.base import Language
+from specs.bilingual import Texts
 from specs.policy import Policy
 from specs.rulings import Standing, waits_for
 
@@ -48,14 +50,12 @@ _WORDS: dict[str, tuple[str, str]] = {
     "edited": ("edited by {people}", "由 {people} 修改"),
     "expires": ("expires at {at}", "于 {at} 过期，过期即否决"),
 }
+_word = Texts(_WORDS)
 
 
 def sentence(document: Mapping[str, Any], language: Language = "en") -> str:
     """What a gate waits for, in words: `1 of 2 approvals (li); waits for wang`."""
-
-    def t(key: str, **values: object) -> str:
-        return _WORDS[key][1 if language == "zh" else 0].format(**values)
-
+    t = partial(_word, language)
     comma = "、" if language == "zh" else ", "
     parts = []
     given = document["approved_by"]

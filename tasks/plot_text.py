@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from specs.base import Language
+from specs.bilingual import Texts
 
 _TEXTS: dict[str, tuple[str, str]] = {
     "lengths": ("Sample lengths", "样本长度"),
@@ -61,7 +62,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "wanted_band": ("80 to 90 %", "80–90 %"),
 }
 
-_PHASES: dict[str, tuple[str, str]] = {
+_OF_PHASES: dict[str, tuple[str, str]] = {
     "load": ("loading", "加载"),
     "probe": ("probe", "探测"),
     "train": ("whole step", "整步"),
@@ -75,7 +76,7 @@ _PHASES: dict[str, tuple[str, str]] = {
     "resume": ("resume", "恢复"),
 }
 
-_RESIDENTS: dict[str, tuple[str, str]] = {
+_OF_RESIDENTS: dict[str, tuple[str, str]] = {
     "weights": ("weights", "权重"),
     "gradients": ("gradients", "梯度"),
     "optimizer_states": ("optimizer states", "优化器状态"),
@@ -87,22 +88,16 @@ _RESIDENTS: dict[str, tuple[str, str]] = {
     "kv_cache": ("key-value cache", "键值缓存"),
 }
 
-
-def words(language: Language, key: str, **values: object) -> str:
-    """One text of a plot."""
-    english, chinese = _TEXTS[key]
-    return (chinese if language == "zh" else english).format(**values)
+words = Texts(_TEXTS)
+_PHASES = Texts(_OF_PHASES)
+_RESIDENTS = Texts(_OF_RESIDENTS)
 
 
 def phase(language: Language, name: str) -> str:
     """The name of a phase of a training step; unknown names stay as they are."""
-    if name not in _PHASES:
-        return name.replace("_", " ")
-    return _PHASES[name][1 if language == "zh" else 0]
+    return _PHASES(language, name) if name in _PHASES else name.replace("_", " ")
 
 
 def resident(language: Language, name: str) -> str:
     """What memory is held for; unknown names stay as they are."""
-    if name not in _RESIDENTS:
-        return name.replace("_", " ")
-    return _RESIDENTS[name][1 if language == "zh" else 0]
+    return _RESIDENTS(language, name) if name in _RESIDENTS else name.replace("_", " ")

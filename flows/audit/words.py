@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from specs.base import Language
+from specs.bilingual import Texts
 
 _WORDS: dict[str, tuple[str, str]] = {
     "title": ("Run {run} of project {project}: {state}", "项目 {project} 的运行 {run}：{state}"),
@@ -30,6 +31,11 @@ _WORDS: dict[str, tuple[str, str]] = {
     "rung_above_limit": ("runs, and takes too much", "可运行，但占用过多"),
     "rung_named": ("looked at", "已查看"),
     "rung_skipped": ("not tried", "未尝试"),
+    "trials": ("{count} small trials, {time} together", "{count} 次小规模试验，共 {time}"),
+    "trial": ("{number} {name}, seed {seed}: {said}: {why}", "{number} {name}，种子 {seed}：{said}：{why}"),
+    "trial_diverged": ("diverged", "发散"),
+    "trial_died": ("its worker died", "工作进程中断"),
+    "trial_left_out": ("left out", "未运行"),
     "rung_failed": ("failed otherwise", "因其他原因失败"),
     "edit": ("{actor} set {path} = {value} at gate {gate}", "{actor} 在关口 {gate} 将 {path} 设为 {value}"),
     "override": (
@@ -103,11 +109,7 @@ _WORDS: dict[str, tuple[str, str]] = {
     "finished": ("finished", "已完成"),
 }
 
-
-def word(language: Language, key: str, **values: object) -> str:
-    """A text in a language, with values in it."""
-    text = _WORDS[key][1 if language == "zh" else 0]
-    return text.format(**values) if values else text
+word = Texts(_WORDS)
 
 
 def state_word(language: Language, state: str) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from html import escape
 from typing import NamedTuple
 
 from specs.base import Language
+from specs.bilingual import Texts
 from specs.hardware import Gpu, find_gpu
 from tasks.advising.cards import Row
 from tasks.advising.costs import kilowatts
@@ -101,10 +103,7 @@ _T: dict[str, tuple[str, str]] = {
     "confidence.low": ("low", "低"),
 }
 
-
-def _t(language: Language, key: str, **values: object) -> str:
-    english, chinese = _T[key]
-    return (chinese if language == "zh" else english).format(**values)
+_t = Texts(_T)
 
 
 def sections(project: str, model: str, row: Row, versions: Mapping[str, str], language: Language) -> list[Section]:
@@ -113,10 +112,7 @@ def sections(project: str, model: str, row: Row, versions: Mapping[str, str], la
         raise ValueError("a purchase sheet needs a plan that fits")
     card, account, fits = find_gpu(row.gpu), row.plan.account, row.plan.account.fits
     machine = machine_named(row.gpu, row.cards)
-
-    def t(key: str, **values: object) -> str:
-        return _t(language, key, **values)
-
+    t = partial(_t, language)
     unknown = t("unknown")
 
     def rate(value: float | None, unit: str) -> str:
@@ -187,7 +183,7 @@ def sections(project: str, model: str, row: Row, versions: Mapping[str, str], la
 def _confidence(card: Gpu, language: Language) -> str:
     """As the catalog rates its own entry."""
     key = f"confidence.{card.confidence}"
-    return _t(language, key) if key in _T else card.confidence
+    return _t(language, key) if key in _t else card.confidence
 
 
 def _demands(row: Row, language: Language) -> list[str]:

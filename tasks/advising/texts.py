@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from specs.base import Language
+from specs.bilingual import Texts
 from tasks.advising.route import Reason
 
 _TEXTS: dict[str, tuple[str, str]] = {
@@ -182,11 +183,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "written": ("written: {path}", "已写入：{path}"),
 }
 
-
-def text(language: Language, key: str, **values: object) -> str:
-    """One text."""
-    english, chinese = _TEXTS[key]
-    return (chinese if language == "zh" else english).format(**values)
+text = Texts(_TEXTS)
 
 
 def reason(language: Language, one: Reason) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from specs.base import Language
+from specs.bilingual import Texts
 
 _TEXTS: dict[str, tuple[str, str]] = {
     "made": (
@@ -41,8 +41,4 @@ _TEXTS: dict[str, tuple[str, str]] = {
     ),
 }
 
-
-def text(language: Language, key: str, **values: object) -> str:
-    """One text."""
-    english, chinese = _TEXTS[key]
-    return (chinese if language == "zh" else english).format(**values)
+text = Texts(_TEXTS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from specs.base import Language
+from specs.bilingual import Texts
 from specs.criteria import Metric, Verdict
 from specs.metrics import definitions
 from specs.results import Evidence
@@ -88,6 +89,7 @@ _TEXT: dict[str, tuple[str, str]] = {
     "rework": ("rework", "返工"),
     "reject": ("rejected", "否决"),
 }
+_t = Texts(_TEXT)
 
 
 def model_card(facts: ReleaseFacts, evidence: Mapping[str, Evidence], kind: str, signer: str = "") -> str:
@@ -120,11 +122,6 @@ def _parent(language: Language, facts: ReleaseFacts) -> str:
     if facts.parent is None:
         return ""
     return _t(language, "parent", named=facts.parent.named, sha=facts.parent.weights_sha256)
-
-
-def _t(language: Language, key: str, **values: object) -> str:
-    english, chinese = _TEXT[key]
-    return (chinese if language == "zh" else english).format(**values)
 
 
 def number(value: float | None, language: Language) -> str:

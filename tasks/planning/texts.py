@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from specs.base import Language
+from specs.bilingual import Texts
 
 if TYPE_CHECKING:
     from tasks.planning.plans import Lack, Plan, Step
@@ -188,11 +189,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
 
 _SCHEMES = {"ddp": "DDP", "zero1": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "ZeRO-3", "fsdp": "FSDP"}
 
-
-def text(language: Language, key: str, **values: object) -> str:
-    """One text."""
-    english, chinese = _TEXTS[key]
-    return (chinese if language == "zh" else english).format(**values)
+text = Texts(_TEXTS)
 
 
 def short(plan: Plan, language: Language) -> str:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tasks.advising.cards import Hours, Row, Survey, choose
 from tasks.advising.costs import Prices, Use, break_even, costs, verdict
 from tasks.advising.route import Advice, Past, Situation, advise, as_qlora, family_of
-from tasks.advising.texts import _TEXTS, reason
+from tasks.advising.texts import reason, text
 from tasks.planning.plans import Configuration, Plan
 
 QWEN8, QWEN32 = "Qwen/Qwen3-8B", "Qwen/Qwen3-32B"
@@ -104,7 +104,7 @@ def test_every_reason_is_a_sentence_in_both_languages():
                 found = advise(situation(method=method, samples=samples, past=runs))
                 for one in (*found.reasons, *found.warnings):
                     assert reason("en", one) != reason("zh", one)
-    assert all(english and chinese for english, chinese in _TEXTS.values())
+    assert all(english and chinese for english, chinese in text.values())
 
 
 PRICES = Prices(rent_per_card_hour=2.0, card_price=2000.0, host_per_card_month=100.0, kwh=0.3)

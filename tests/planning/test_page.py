@@ -13,7 +13,7 @@ from tasks.memory.architecture import architecture_of
 from tasks.planning import parallel, timing
 from tasks.planning.machine import machine_named, parse_cards
 from tasks.planning.plans import Lever
-from tasks.planning.texts import _TEXTS
+from tasks.planning.texts import text
 
 PAGE = (Path(__file__).parents[2] / "docs" / "planning.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^gatewright plan .*$", PAGE, re.MULTILINE)
@@ -35,4 +35,4 @@ def test_the_shares_of_rates_are_those_of_the_code():
 
 def test_every_lever_has_words_in_both_languages():
     for lever in Lever.__args__:  # type: ignore[attr-defined]
-        assert all(_TEXTS[f"lever.{lever}"])
+        assert all(text[f"lever.{lever}"])

@@ -39,7 +39,7 @@ def _exact(value: float | None) -> Cell:
 
 def throughput(artifacts: Path, language: Language) -> list[Block]:
     """Tokens per second by the length of samples."""
-    planned = logs.plan(artifacts / "batch_plan.parquet")
+    planned = logs.table(artifacts / "batch_plan.parquet")
     classes = throughput_by_length(planned, logs.lines(artifacts / "metrics.jsonl"))
     if not classes:
         return []

@@ -14,6 +14,7 @@ from agents.report_parts import as_fed, sample_block
 from agents.report_texts import t
 from agents.units import human
 from specs.base import Language
+from specs.files import read_lines
 
 _SAMPLES_SHOWN = 3
 _GENERATIONS_SHOWN = 16
@@ -31,9 +32,7 @@ Section = Callable[[Path, Language], list[Block]]
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
-    if not path.is_file():
-        return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
+    return read_lines(path) if path.is_file() else []
 
 
 # -- training

@@ -11,6 +11,7 @@ from agents.blocks import Block, Cell, Heading, Paragraph, Table
 from agents.report_texts import t
 from agents.units import human, significant
 from specs.base import Language
+from specs.files import read_lines
 
 
 def figures(artifacts: Path, language: Language) -> list[Block]:
@@ -60,7 +61,7 @@ def calibration(artifacts: Path, language: Language) -> list[Block]:
 def ladder(artifacts: Path, language: Language) -> list[Block]:
     """Every rung, when more than the approved configuration was run."""
     path = artifacts / "ladder.jsonl"
-    rungs = [json.loads(line) for line in path.read_text("utf-8").splitlines() if line] if path.is_file() else []
+    rungs = read_lines(path) if path.is_file() else []
     if len(rungs) < 2:
         return []
     rows = [

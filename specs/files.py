@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -63,6 +64,11 @@ def write_json(path: Path, value: Any) -> bytes:
 def write_lines(path: Path, records: Iterable[Any]) -> None:
     """Write canonical JSON, one record a line, atomically."""
     write_bytes(path, b"".join(canonical_bytes(record) + b"\n" for record in records))
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The records of a file of JSON lines. Only a line feed ends one: texts may hold other breaks of Unicode."""
+    return [json.loads(line) for line in path.read_bytes().split(b"\n") if line.strip()]
 
 
 def sync_tree(folder: Path) -> None:

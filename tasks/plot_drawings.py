@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specs.base import Language
+from specs.files import read_lines
 from tasks.phases import phase_bytes, phase_order
 from tasks.plot_style import BLUE, GREEN, GREY, ORANGE, bytes_unit, new_figure, thousands, whole
 from tasks.plot_text import phase, words
@@ -45,8 +46,7 @@ def _table(path: Path, columns: Sequence[str]) -> dict[str, list[Any]]:
 def _lines(path: Path, keys: Sequence[str]) -> list[dict[str, Any]]:
     if not path.is_file():
         raise NotShown(path.name)
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line.strip()]
-    rows = [row for row in rows if all(row.get(key) is not None for key in keys)]
+    rows = [row for row in read_lines(path) if all(row.get(key) is not None for key in keys)]
     if not rows:
         raise NotShown(path.name)
     return rows

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from specs.base import Language
+from specs.files import read_lines
 from specs.trials import BASE, Outcome, TrialsReport
 from tasks.plot_drawings import NotShown
 from tasks.plot_style import BLUE, GREEN, GREY, ORANGE, new_figure, whole
@@ -68,5 +68,5 @@ def difference_curve(artifacts: Path, name: str, seeds: Sequence[int]) -> list[P
 
 def _points(artifacts: Path, name: str, seed: int) -> dict[int, float]:
     path = artifacts / "trials" / f"{name}-{seed}" / "probes.jsonl"
-    lines = path.read_text("utf-8").splitlines() if path.is_file() else []
-    return {int(p["step"]): float(p["loss"]) for p in map(json.loads, lines) if p["loss"] is not None}
+    points = read_lines(path) if path.is_file() else []
+    return {int(p["step"]): float(p["loss"]) for p in points if p["loss"] is not None}

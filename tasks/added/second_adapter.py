@@ -96,12 +96,12 @@ def metrics(job: AddedJob, progress: Progress) -> Answer:
     from tasks.verify import training_logs as logs
     from tasks.verify.tensors import adapter_norm, trained_folder
 
-    planned = logs.plan(job.inputs["plan"])
+    planned = logs.table(job.inputs["plan"])
     lines = logs.lines(job.artifacts / "metrics.jsonl")
     fed = logs.lines(job.artifacts / "micro_batches.jsonl")
     folders = [folder for kind, folder in trained_folder(job.artifacts) if kind == "adapter"]
-    second = _loss(logs.plan(job.artifacts / "second" / "eval_losses.parquet"))
-    first = _loss(logs.plan(job.inputs["losses"]))
+    second = _loss(logs.table(job.artifacts / "second" / "eval_losses.parquet"))
+    first = _loss(logs.table(job.inputs["losses"]))
     found = {
         "steps_missing": logs.steps_missing(planned, lines).value,
         "nonfinite_steps": logs.nonfinite_steps(lines).value,

@@ -21,7 +21,7 @@ from pydantic import Field, ValidationError
 from specs.base import Language, Sha256, Strict
 from specs.canonical import canonical_bytes, digest, sha256_file
 from specs.errors import InputError, VerificationFailed
-from specs.files import write_bytes
+from specs.files import read_lines, write_bytes
 from specs.parameters import TrainingConfiguration
 from specs.stages import Progress
 from tasks.data.batch_plan import PlanRow, plan_batches, write_plan
@@ -31,7 +31,7 @@ from tasks.pool import training_pool
 from tasks.stress.buckets import steps_to_time
 from tasks.stress.environment import environment_of
 from tasks.training.job import Job
-from tasks.training.launch import read_lines, run_training
+from tasks.training.launch import run_training
 from tasks.training.models import check_possible
 
 REPEATS = 2

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from specs.errors import InputError, OutOfMemory, TrainingError, WorkerError
-from specs.files import write_bytes
+from specs.files import read_lines, write_bytes
 from specs.parameters import TrainingConfiguration
 from tasks.stress.ladder import Result, Rung, changes
 from tasks.stress.neighbours import others, told
 from tasks.stress.trial import Bench, Trial, prepare, process_peak, run
-from tasks.training.launch import read_lines
 from tasks.worker_ends import WorkerDied
 
 RECORD = "ladder.jsonl"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from specs.canonical import sha256_file
-from specs.files import storage_errors
+from specs.files import read_lines, storage_errors
 from specs.parameters import TrainingConfiguration
 from specs.stages import Progress, StageContext
 from tasks.data.batch_plan import PlanRow, plan_batches, write_plan
@@ -18,7 +18,7 @@ from tasks.memory.worst import StressPlan, WorstStep, stress_plan, worst_steps
 from tasks.pool import Pool
 from tasks.stress.buckets import steps_to_time
 from tasks.training.job import Job
-from tasks.training.launch import read_lines, run_training
+from tasks.training.launch import run_training
 
 MOST_EVALUATED = 4
 """Held-out samples in the evaluation batch that is measured: the longest ones."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -11,7 +10,7 @@ from typing import Any
 
 from specs.canonical import canonical_bytes
 from specs.errors import WorkerError
-from specs.files import storage_errors, write_bytes
+from specs.files import read_lines, storage_errors, write_bytes
 from specs.stages import Progress
 from tasks.interrupts import STOP, StopRequest
 from tasks.training.job import Job, WorkerResult
@@ -81,11 +80,6 @@ def keep_results(out: Path, artifacts: Path) -> None:
             if (out / name).is_dir():
                 shutil.rmtree(artifacts / name, ignore_errors=True)
                 shutil.copytree(out / name, artifacts / name, copy_function=shutil.copyfile)
-
-
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The records of a JSON-lines file."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
 
 
 def session_notes(sessions: Sequence[dict[str, Any]], language: str) -> list[str]:

@@ -20,7 +20,7 @@ from tasks.verify.trials import trial_metrics
 def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str, Any]) -> dict[str, Metric]:
     """One metric per name of `specs/metrics`; what cannot be shown is null with a reason."""
     artifacts = attempt_dir / "artifacts"
-    planned, lines = logs.plan(artifacts / "batch_plan.parquet"), logs.lines(artifacts / "metrics.jsonl")
+    planned, lines = logs.table(artifacts / "batch_plan.parquet"), logs.lines(artifacts / "metrics.jsonl")
     checked, settings = logs.document(artifacts / "checks.json"), logs.document(artifacts / "settings.json")
     packed, training = logs.document(artifacts / "packing.json"), context["parameters"]["training"]
     return {

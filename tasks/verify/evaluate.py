@@ -40,8 +40,8 @@ Row = Mapping[str, Any]
 def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str, Any]) -> dict[str, Metric]:
     """One metric per name of `specs/metrics`; what cannot be shown is null with a reason."""
     artifacts = attempt_dir / "artifacts"
-    samples = {row["sample_id"]: row for row in logs.plan(inputs["data"] / "artifacts" / "samples.parquet")}
-    losses = logs.plan(artifacts / "eval_losses.parquet")
+    samples = {row["sample_id"]: row for row in logs.table(inputs["data"] / "artifacts" / "samples.parquet")}
+    losses = logs.table(artifacts / "eval_losses.parquet")
     answers = logs.lines(artifacts / "generations.jsonl")
     base, adapter = _weighted(losses, "loss_base"), _weighted(losses, "loss_adapter")
     gain, certainty = _pairing(losses, samples)
@@ -67,7 +67,7 @@ def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str,
 
 def _trained_on(inputs: Mapping[str, Path]) -> set[str]:
     """Every sample id that was planned, and every one that the worker says it was fed."""
-    planned = {row["sample_id"] for row in logs.plan(inputs["stress_test"] / "artifacts" / "batch_plan.parquet")}
+    planned = {row["sample_id"] for row in logs.table(inputs["stress_test"] / "artifacts" / "batch_plan.parquet")}
     fed = logs.lines(inputs["train"] / "artifacts" / "micro_batches.jsonl")
     return planned | {sample_id for line in fed for sample_id in line["sample_ids"]}
 

@@ -26,7 +26,7 @@ def general_text(
 ) -> dict[str, Metric]:
     """The metrics of forgetting; without `general_text` in the spec there is nothing to be wrong."""
     asked = (context.get("spec") or {}).get("general_text")
-    rows = logs.plan(artifacts / "general_losses.parquet")
+    rows = logs.table(artifacts / "general_losses.parquet")
     if not asked:
         reason = "general_text is not set in project.yaml"
         wrong = Metric(value=len(rows), unit="count") if evaluated else logs.missing("count", "eval_losses.parquet")

@@ -65,7 +65,8 @@ class PairLeaks:
         known = np.isin(keys, keys[~held_out[sample]] if taught is None else keys_of(taught))
         telling = known & ~self._often(keys)
         count = len(held_out)
-        some, seen, pairs = (np.bincount(sample[chosen], minlength=count) for chosen in (telling, known, keys == keys))
+        some, seen = (np.bincount(sample[chosen], minlength=count) for chosen in (telling, known))
+        pairs = np.bincount(sample, minlength=count)
         leaking = held_out & ((some > 0) | ((pairs > 0) & (seen == pairs)))
         return set((np.cumsum(held_out)[leaking] - 1).tolist())
 

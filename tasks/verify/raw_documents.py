@@ -91,10 +91,10 @@ def pdf_characters(path: Path, recognised: bool) -> list[Counter[str]]:
 
     with pdfplumber.open(path) as opened:
         plumbed = "".join(c["text"] for page in opened.pages for c in page.chars)
-    document = pypdfium2.PdfDocument(path)
-    pages = [document[i].get_textpage().get_text_range() for i in range(len(document))]
-    seen = "".join(_recognise(document[i]) for i, page in enumerate(pages) if not page.strip()) if recognised else ""
-    document.close()
+    with pypdfium2.PdfDocument(path) as document:
+        pages = [document[i].get_textpage().get_text_range() for i in range(len(document))]
+        blank = [i for i, page in enumerate(pages) if not page.strip()] if recognised else []
+        seen = "".join(_recognise(document[i]) for i in blank)
     both = [plumbed + seen, "".join(pages) + seen]
     return [folded(visible_characters(t.replace("\ufffe", "-").replace("\x02", "-"))) for t in both]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from specs.criteria import Metric
+from specs.parameters import leaves
 from tasks.verify import training_logs as logs
 
 Rows = Sequence[Mapping[str, Any]]
@@ -26,7 +27,7 @@ def unexplained_settings(artifacts: Path, approved: Mapping[str, Any]) -> Metric
     rungs = logs.lines(artifacts / "ladder.jsonl")
     taken: dict[str, Any] = next((dict(r["changes"]) for r in rungs if r.get("taken")), {})
     ran_out = bool(rungs) and rungs[0]["outcome"] == "out_of_memory"
-    before = _flat(approved)
+    before = leaves(dict(approved))
     wrong = 0
     for name, value in settings.items():
         if value != before.get(name, value):
@@ -36,19 +37,9 @@ def unexplained_settings(artifacts: Path, approved: Mapping[str, Any]) -> Metric
     wrong += size != int(before["micro_batch"]) * int(before["gradient_accumulation"])
     written = artifacts / "configuration.json"
     if written.is_file():
-        stored = _flat(json.loads(written.read_bytes()))
+        stored = leaves(json.loads(written.read_bytes()))
         wrong += sum(stored.get(name) != value for name, value in settings.items())
     return Metric(value=wrong, unit="settings")
-
-
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            found |= _flat(value, f"{prefix}{name}.")
-        else:
-            found[f"{prefix}{name}"] = value
-    return found
 
 
 def out_of_memory(artifacts: Path) -> Metric:

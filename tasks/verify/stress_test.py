@@ -21,8 +21,8 @@ WAYS = ("most_padded_tokens", "longest_sample", "heaviest_micro_batch")
 def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str, Any]) -> dict[str, Metric]:
     """One metric per name of `specs/metrics`; what cannot be shown is null with a reason."""
     artifacts = attempt_dir / "artifacts"
-    planned = logs.plan(artifacts / "batch_plan.parquet")
-    ran = logs.plan(artifacts / "stress_plan.parquet")
+    planned = logs.table(artifacts / "batch_plan.parquet")
+    ran = logs.table(artifacts / "stress_plan.parquet")
     fed = logs.lines(artifacts / "micro_batches.jsonl")
     steps = logs.lines(artifacts / "metrics.jsonl")
     measured = logs.document(artifacts / "measurement.json")

@@ -8,6 +8,7 @@ from typing import Any
 
 from specs.canonical import digest_folder, sha256_file
 from specs.criteria import Metric
+from specs.parameters import leaves
 from tasks.verify import training_logs as logs
 from tasks.verify.interruptions import interruptions
 from tasks.verify.tensors import adapter_norm, model_change, trained_folder
@@ -16,7 +17,7 @@ from tasks.verify.tensors import adapter_norm, model_change, trained_folder
 def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str, Any]) -> dict[str, Metric]:
     """One metric per name of `specs/metrics`; what cannot be shown is null with a reason."""
     artifacts, stress = attempt_dir / "artifacts", inputs["stress_test"] / "artifacts"
-    planned, lines = logs.plan(stress / "batch_plan.parquet"), logs.lines(artifacts / "metrics.jsonl")
+    planned, lines = logs.table(stress / "batch_plan.parquet"), logs.lines(artifacts / "metrics.jsonl")
     fed, sessions = logs.lines(artifacts / "micro_batches.jsonl"), logs.lines(artifacts / "sessions.jsonl")
     settings = logs.document(artifacts / "settings.json")
     return {
@@ -60,17 +61,10 @@ def _settings_without_effect(settings: Mapping[str, Any], context: Mapping[str, 
     effective = settings.get("effective")
     if not effective:
         return logs.missing("count", "settings.json")
-    asked = _leaves(context["parameters"]["training"])
+    asked = leaves(context["parameters"]["training"])
     if asked["method"] == "full":
         asked = {k: v for k, v in asked.items() if not k.startswith("lora.")}
     return Metric(value=sum(k not in effective or effective[k] != v for k, v in asked.items()), unit="count")
-
-
-def _leaves(value: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, item in value.items():
-        found.update(_leaves(item, f"{prefix}{key}.") if isinstance(item, Mapping) else {prefix + key: item})
-    return found
 
 
 def _parent_mismatches(settings: Mapping[str, Any], context: Mapping[str, Any]) -> Metric:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from specs.criteria import Metric
+from specs.files import read_lines
 
 MOST_POINTS = 1200
 """Points of a trend; longer curves are averaged in bins first, so that the pairs stay below a million."""
@@ -17,9 +18,7 @@ MOST_POINTS = 1200
 
 def lines(path: Path) -> list[dict[str, Any]]:
     """The records of a JSON-lines file; none when it is missing."""
-    if not path.is_file():
-        return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    return read_lines(path) if path.is_file() else []
 
 
 def document(path: Path) -> dict[str, Any]:
@@ -28,8 +27,8 @@ def document(path: Path) -> dict[str, Any]:
     return found
 
 
-def plan(path: Path) -> list[dict[str, Any]]:
-    """The rows of a batch plan; none when it is missing."""
+def table(path: Path) -> list[dict[str, Any]]:
+    """The rows of a Parquet file; none when it is missing."""
     import pyarrow.parquet as pq
 
     rows: list[dict[str, Any]] = pq.read_table(path).to_pylist() if path.is_file() else []

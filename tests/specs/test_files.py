@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from specs.errors import StorageError
-from specs.files import publish_folder, storage_errors, write_bytes, write_json
+from specs.files import publish_folder, read_lines, storage_errors, write_bytes, write_json, write_lines
 
 LIMITED = """
 import resource, sys
@@ -84,3 +84,11 @@ def test_a_folder_is_published_once_and_never_over_another(tmp_path: Path):
     with pytest.raises(FileExistsError):
         publish_folder(partial, target)
     assert (target / "artifacts" / "x.json").is_file()
+
+
+def test_a_text_with_a_line_break_of_unicode_stays_in_its_record(tmp_path: Path):
+    path, records = tmp_path / "lines.jsonl", [{"text": "one\u2028two\x85three\rfour\nfive"}, {"text": "六"}]
+    write_lines(path, records)
+    assert read_lines(path) == records
+    path.write_text('{"text": "one\u2028two"}\n', encoding="utf-8")
+    assert read_lines(path) == [{"text": "one\u2028two"}]

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specs.errors import ModelError
+from specs.files import read_lines
 from specs.parameters import LoraParameters
 from tasks.data.batch_plan import plan_batches
 from tasks.prompts import Encoded, PromptTemplate
 from tasks.training import packing
 from tasks.training.collate import IGNORED, collate_rows, learnt_tokens
 from tasks.training.feed import Feed, group_steps, read_samples
-from tasks.training.launch import read_lines
 from tasks.training.models import build_trainable, check_possible
 from tasks.training.packing import chosen_batch, prove_separation, require_separation
 from tasks.training.recorder import describe_fed

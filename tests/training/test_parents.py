@@ -10,11 +10,11 @@ import pytest
 
 from specs.canonical import digest_folder, sha256_file
 from specs.errors import GuardRefused, InputError
+from specs.files import read_lines
 from specs.parameters import LoraParameters
 from specs.parent import LearntSamples, Parent, differing
 from specs.stages import StageContext
 from tasks.parents import learnt_samples, require_parent
-from tasks.training.launch import read_lines
 from tests.support.forked import train
 from tests.support.samples import small_training
 from tests.support.stages import stage_context

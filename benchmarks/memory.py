@@ -31,8 +31,9 @@ from tasks.memory.settings import TraceSettings
 
 Answer = dict[str, Any]
 TRACING = (
-    *("experts", "fit", "fold", "fused_adapters", "generations", "kernels", "losses", "model", "optimizers"),
-    *("places", "quantised", "settings", "sharding", "sizes", "timeline", "trace", "tracker"),
+    *("assembly", "experts", "fit", "fold", "fsdp2", "fused_adapters", "generations", "kernels", "losses", "model"),
+    *("optimizers", "places", "quantised", "ranks", "settings", "sharded", "sharding", "sizes", "step", "timeline"),
+    *("trace", "traced", "tracker"),
 )
 """Modules on which an answer depends."""
 

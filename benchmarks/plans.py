@@ -45,7 +45,7 @@ QLORA = {"baseline-peft-bnb": "hf-2024", "accelerated-peft-bnb": "hf-2024", "acc
 
 def agreement(models: list[str], count: int) -> None:
     """Random candidates: the derived account against the trace of the same batch."""
-    from tasks.memory.fit import account
+    from tasks.memory.fit import divided
     from tasks.memory.recording import family
 
     rng = random.Random(7)
@@ -65,7 +65,7 @@ def agreement(models: list[str], count: int) -> None:
                 worst = 0.0
                 for _ in range(max(1, count // (len(FAMILIES) * 2 * len(models)))):
                     asked = _drawn(base, rng)
-                    traced, derived = account(asked), recorded.account(asked)
+                    traced, derived = divided(asked), recorded.account(asked)
                     off = [abs(derived.phases[p] / traced.phases[p] - 1) for p in traced.phases]
                     off.append(abs(derived.peak_allocated_bytes / traced.peak_allocated_bytes - 1))
                     worst = max(worst, *off)

@@ -6,16 +6,23 @@ from collections.abc import Mapping
 
 from tasks.memory.account import Account, How, assemble
 from tasks.memory.host import host
+from tasks.memory.ranks import Rank, Whole
 from tasks.memory.settings import FRAMEWORK_BYTES, LIBRARY_BYTES, TraceSettings
-from tasks.memory.sharding import Rank, Whole, rank_of
+from tasks.memory.sharding import rank_of
 from tasks.memory.timeline import Peak, Place
 from tasks.memory.traced import Trace, by_phase
 
+SYNCED = (
+    "every micro batch reduces its gradients (gradient_accumulation_kwargs of Trainer's accelerator_config: "
+    "sync_each_batch: true); without it a rank keeps all of them whole until the last one"
+)
+
 
 def assembled(trace: Trace, settings: TraceSettings, hidden_size: int, traced_as: How) -> Account:
-    """The account of one trace. With several ranks the trace is of one device, divided as the scheme divides it."""
+    """The account of one trace. With several ranks it is that of one, or one device's, divided as the scheme does."""
     found, offloaded = trace.peaks, 0.0
-    if settings.sharding != "none":
+    divided = settings.sharding != "none" and not trace.of_one_rank
+    if divided:
         rank = rank_of(_whole(trace, hidden_size), settings)
         found, offloaded = _divided(trace.peaks, rank), rank.host_bytes()
     beside = host(trace, settings, offloaded)
@@ -27,11 +34,28 @@ def assembled(trace: Trace, settings: TraceSettings, hidden_size: int, traced_as
         disk_bytes=beside.disk_bytes,
         trainable_parameters=trace.trainable_parameters,
         total_parameters=trace.total_parameters,
-        method=traced_as if settings.sharding == "none" else "closed-form",
+        method="closed-form" if divided else traced_as,
         micro_batch=settings.micro_batch,
         seq_len=settings.seq_len,
-        notes=notes(settings),
+        notes=notes(settings, divided),
     )
+
+
+def not_traced(settings: TraceSettings) -> str:
+    """Why a rank cannot be traced by itself, in words; empty where it can, or where there is one device only."""
+    if settings.sharding == "none":
+        return ""
+    if settings.sharding != "fsdp":
+        return f"{settings.sharding} is not run on fake tensors, FSDP alone is"
+    if settings.generation.reentrant:
+        return "the FSDP of that time is not in the torch that is installed"
+    if settings.quantised:
+        return "4-bit weights are modelled by their layout, which fully_shard does not divide"
+    if settings.offload != "none":
+        return "on fake tensors host and device are one"
+    if settings.gpus < 2 or settings.device != "cuda":
+        return "fewer than two GPUs share nothing"
+    return ""
 
 
 def with_autocast(settings: TraceSettings) -> TraceSettings:
@@ -61,20 +85,21 @@ def _whole(trace: Trace, hidden_size: int) -> Whole:
         state_bytes=trace.state_bytes,
         layer_input_bytes=trace.layer_input_bytes,
         hidden_size=hidden_size,
+        embedding_bytes=trace.embedding_bytes,
     )
 
 
 def _divided(peaks: Mapping[Place, Peak], rank: Rank) -> dict[Place, Peak]:
     found = {}
-    for place, peak in peaks.items():
+    for place, whole in rank.places(peaks).items():
         if place.phase not in ("build", "end"):
-            parts = {name: round(size) for name, size in rank.at(place, dict(peak.residents)).items()}
+            parts = {name: round(size) for name, size in rank.at(place, whole).items()}
             found[place] = Peak(sum(parts.values()), parts)
     return found
 
 
-def notes(settings: TraceSettings) -> list[str]:
-    """What the account assumes beside the trace, in words."""
+def notes(settings: TraceSettings, divided: bool = True) -> list[str]:
+    """What the account assumes beside the trace, in words; `divided` where ranks are not traced by themselves."""
     found = []
     if settings.attention != "eager" and settings.device == "cuda":
         found.append("attention is modelled by what its GPU kernel keeps and takes")
@@ -83,7 +108,12 @@ def notes(settings: TraceSettings) -> list[str]:
     if settings.quantised:
         found.append("4-bit weights are modelled by their layout; fused kernels of the GPU may need less")
     if settings.sharding != "none":
-        found.append(f"activations are traced, what {settings.sharding} divides and gathers is in closed form")
+        if divided:
+            found.append(f"activations are traced, what {settings.sharding} divides and gathers is in closed form")
+        else:
+            found.append("one rank is traced: fully_shard itself ran, set up by accelerate, on a group without others")
+        if settings.sharding == "fsdp" and settings.gradient_accumulation > 1:
+            found.append(SYNCED)
         found.append("memory of the communication library on the GPU is not counted: it has not been measured")
     if settings.generation.fused_kernels:
         found.append("norms, rotary positions and adapters of 4-bit layers run as fused kernels")

@@ -76,6 +76,7 @@ class Sizes(Strict):
     layers: int
     layer_weight_bytes: int
     layer_parameters: int
+    embedding_bytes: int
 
 
 class Work(Strict):

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tasks.memory.account import Account, AccountCoefficients, Basis, PlacePolynomial, Regime, powers
-from tasks.memory.assembly import assembled, gathered_in_16_bits, named, notes, with_autocast
-from tasks.memory.fold import folded, folded_both
+from tasks.memory.assembly import assembled, gathered_in_16_bits, named, not_traced, notes, with_autocast
+from tasks.memory.fold import folded, folded_both, folded_sharded
 from tasks.memory.host import host
 from tasks.memory.model import configuration
 from tasks.memory.settings import FRAMEWORK_BYTES, LIBRARY_BYTES, TraceSettings
@@ -24,7 +24,22 @@ Point = tuple[int, int]
 
 
 def account(settings: TraceSettings) -> Account:
-    """One account, traced; with several ranks the trace of one, divided as the scheme divides it."""
+    """One account, traced; with several ranks that of one, traced where torch shards on fake tensors, else in closed
+    form over the trace of one device. The notes say which, and why."""
+    settings = with_autocast(settings)
+    why = not_traced(settings)
+    if settings.sharding != "none" and not why:
+        try:
+            return assembled(folded_sharded(settings), settings, int(configuration(settings).hidden_size), "traced")
+        except Exception as error:  # private parts of torch and any model's code: the closed form answers, and says so
+            first = (str(error).strip() or type(error).__name__).splitlines()[0]
+            why = f"fully_shard cannot be run on fake tensors ({type(error).__name__}: {first[:160]})"
+    found = divided(settings)
+    return found.model_copy(update={"notes": [*found.notes, f"not traced on a rank: {why}"]}) if why else found
+
+
+def divided(settings: TraceSettings) -> Account:
+    """The account over the trace of one device, which several ranks divide in closed form."""
     settings = gathered_in_16_bits(with_autocast(settings))
     return assembled(folded(settings), settings, int(configuration(settings).hidden_size), "traced")
 

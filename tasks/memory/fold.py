@@ -12,6 +12,8 @@ from tasks.memory.traced import Trace, continued
 
 WHOLE_UP_TO = 8
 """Models of at most so many layers are traced whole."""
+SHARDED_FROM = 4
+"""Layers of the shallower trace of a shard: the first and the last gather less beside them than their neighbours."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class Depths:
     wanted: int
 
 
-def depths(settings: TraceSettings) -> Depths:
+def depths(settings: TraceSettings, at_least: int = 2) -> Depths:
     """Two depths whose layer pattern continues to the wanted one, or the wanted one itself.
 
     A pattern of period p needs 2p layers, so that each kind of layer stands in front and at the back.
@@ -32,7 +34,7 @@ def depths(settings: TraceSettings) -> Depths:
     patterns = [v for k in PER_LAYER_KEYS if isinstance(v := getattr(config, k, None), list) and len(v) == wanted]
     period = _period(list(zip(*patterns, strict=True))) if patterns else 1
     dense_first = int(getattr(config, "first_k_dense_replace", 0) or 0)
-    shallow = wanted % period + max(2, 2 * period if period > 1 else 2) + (2 * dense_first if dense_first else 0)
+    shallow = wanted % period + max(at_least, 2 * period if period > 1 else 2) + (2 * dense_first if dense_first else 0)
     deep = shallow + period
     if wanted <= max(WHOLE_UP_TO, deep):
         return Depths((wanted,), wanted)
@@ -51,6 +53,14 @@ def folded(settings: TraceSettings, optimizer_step: bool = True) -> Trace:
     """Peaks of the whole model, each place extrapolated by itself."""
     plan = depths(settings)
     return _whole([trace(settings, depth, optimizer_step) for depth in plan.traced], plan)
+
+
+def folded_sharded(settings: TraceSettings) -> Trace:
+    """The same of one rank under FSDP. Raises what `trace_sharded` raises."""
+    from tasks.memory.sharded import trace_sharded
+
+    plan = depths(settings, SHARDED_FROM)
+    return _whole([trace_sharded(settings, depth) for depth in plan.traced], plan)
 
 
 def folded_both(settings: TraceSettings, optimizer_step: bool = True) -> tuple[Trace, Trace]:

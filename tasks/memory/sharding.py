@@ -6,99 +6,28 @@ Activations come from the trace. What is gathered, reduced and kept beside them 
 - `zero1`, `zero2`, `zero3` (DeepSpeed): optimizer states with an fp32 copy of 16-bit weights divided, then gradients,
   then weights. Buckets as transformers sets them: `hidden_size` squared values, 0.9 of it prefetched; the rest as
   DeepSpeed sets it.
-- `fsdp`: every layer is a unit, what lies outside of layers one more that stays gathered from forward to backward.
-  FSDP1 (2024) gathers one layer at a time under re-entrant checkpointing, and with frozen weights its hooks keep the
-  input and the gradient of every checkpointed layer until backward ends. FSDP2 gathers the next layer ahead, copies
-  out of a buffer as large as the layer, and sends gradients from one.
+- `fsdp` of 2024: every layer is a unit, what lies outside of layers one more that stays gathered from forward to
+  backward. One layer is gathered at a time under re-entrant checkpointing, and with frozen weights hooks keep the
+  input and the gradient of every checkpointed layer until backward ends. Today's is in `fsdp2.py`.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
 
-from tasks.memory.generations import Generation
+from tasks.memory.fsdp2 import Fsdp2
+from tasks.memory.ranks import BACKWARD, Parts, Rank, Whole
 from tasks.memory.settings import TraceSettings
 from tasks.memory.timeline import Place
-
-Parts = dict[str, float]
-"""Bytes by resident."""
-BACKWARD = ("backward", "recompute")
-
-
-@dataclass(frozen=True)
-class Whole:
-    """What a rank divides: bytes and parameters of the traced model. `layer_*` are those of one layer.
-
-    Buffers (positions, scales of packed weights) are whole on every rank.
-    """
-
-    layers: int
-    weight_bytes: int
-    buffer_bytes: int
-    layer_weight_bytes: int
-    total_parameters: int
-    trainable_parameters: int
-    trainable_bytes: int
-    state_bytes: int
-    layer_input_bytes: int
-    hidden_size: int
-
-    @property
-    def root_weight_bytes(self) -> int:
-        """Weights outside of layers: embeddings, output layer, last norm."""
-        return max(0, self.weight_bytes - self.layers * self.layer_weight_bytes)
-
-    @property
-    def trains_all(self) -> bool:
-        """Whether every weight is trained."""
-        return self.trainable_parameters == self.total_parameters
-
-    @property
-    def layer_gradient_bytes(self) -> float:
-        """Gradients of one layer, in the type of the weights."""
-        if self.trains_all:
-            return self.layer_weight_bytes
-        return self.trainable_bytes / max(1, self.layers)
 
 
 def rank_of(whole: Whole, settings: TraceSettings) -> Rank:
     """The scheme of a configuration."""
     if settings.sharding == "fsdp":
-        return Fsdp(whole, settings)
+        return Fsdp(whole, settings) if settings.generation.reentrant else Fsdp2(whole, settings)
     if settings.sharding in ("zero1", "zero2", "zero3"):
         return Zero(whole, settings)
     return Ddp(whole, settings)
-
-
-class Rank(ABC):
-    """One rank under a scheme: `at` turns the parts of the single-device trace at a place into its own."""
-
-    def __init__(self, whole: Whole, settings: TraceSettings) -> None:
-        self.whole = whole
-        self.settings = settings
-        self.ranks = settings.gpus
-        self.generation: Generation = settings.generation
-        self.frozen_bytes = 0 if whole.trains_all else whole.weight_bytes - whole.trainable_bytes
-        self.accumulates = settings.gradient_accumulation > 1
-        self.offloads_states = settings.offload != "none"
-        self.offloads_weights = settings.offload == "all"
-
-    @abstractmethod
-    def at(self, place: Place, parts: Mapping[str, float]) -> Parts:
-        """Bytes by resident at a place of the step."""
-
-    def host_bytes(self) -> float:
-        """Pinned host memory of this rank."""
-        return 0.0
-
-    def done(self, place: Place) -> int:
-        """Layers whose backward pass is over at a place."""
-        if place.phase not in BACKWARD or place.layer is None:
-            return 0
-        index = place.layer if place.layer >= 0 else self.whole.layers + place.layer
-        return self.whole.layers - 1 - index
 
 
 class Ddp(Rank):
@@ -110,7 +39,7 @@ class Ddp(Rank):
 
 
 class Fsdp(Rank):
-    """Fully sharded: layers are gathered when they work."""
+    """FSDP1: layers are gathered when they work."""
 
     def __init__(self, whole: Whole, settings: TraceSettings) -> None:
         super().__init__(whole, settings)
@@ -140,28 +69,12 @@ class Fsdp(Rank):
             fresh = float(whole.root_weight_bytes) if whole.trains_all and place.phase in BACKWARD else 0.0
         found["gradients"] = fresh + (0.0 if self.offloads_weights else reduced)
         layer = float(whole.layer_weight_bytes)
-        if self.generation.reentrant and not whole.trains_all:
-            layer -= layer_gradients  # FSDP1 wrapped adapters by themselves
-        found["gathered"] = whole.root_weight_bytes + self._gathered_layers(place) * layer
-        if done and not self.generation.reentrant:
-            found["communication"] = layer_gradients  # of the layer before, until its own reduction is waited for
-        if self.generation.reentrant and not whole.trains_all and self.settings.activation_checkpointing and done:
+        if not whole.trains_all:
+            layer -= layer_gradients  # it wrapped adapters by themselves
+        found["gathered"] = whole.root_weight_bytes + (layer if place.layer is not None else 0.0)
+        if not whole.trains_all and self.settings.activation_checkpointing and done:
             found["activations"] = parts.get("activations", 0.0) + (2 * done - 1) * whole.layer_input_bytes
         return found
-
-    def _gathered_layers(self, place: Place) -> int:
-        """Layers of whole weights at a place, the buffers that are copied out of or gathered ahead with them.
-
-        FSDP2 as its code does on a process group without other ranks (`tests/memory/test_fake_ranks.py`): the buffer
-        of a layer stays until the next is copied out, and backward gathers one layer ahead, of which the first has
-        none.
-        """
-        if self.generation.reentrant:
-            return int(place.layer is not None)
-        if place.layer is None:
-            return int(place.part != "before" and place.phase in ("forward", "loss", "evaluate", *BACKWARD))
-        first = place.phase in BACKWARD and self.done(place) == self.whole.layers - 1
-        return 1 if first else 2
 
     def host_bytes(self) -> float:
         """Shards that are offloaded: states with their fp32 copy, and weights with gradients."""

@@ -6,8 +6,10 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-Resident = Literal["weights", "gradients", "optimizer_states", "activations", "temporary", "kv_cache"]
-"""What a trace tells apart; an account adds `framework`, and where ranks share work `gathered` and `communication`."""
+Resident = Literal[
+    "weights", "gradients", "optimizer_states", "activations", "temporary", "kv_cache", "gathered", "communication"
+]
+"""What a trace tells apart, the last two where ranks share work; an account adds `framework`."""
 
 
 class Place(NamedTuple):

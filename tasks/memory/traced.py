@@ -24,6 +24,10 @@ class Trace:
     layer_weight_bytes: int = 0
     layer_parameters: int = 0
     layer_input_bytes: int = 0
+    embedding_bytes: int = 0
+    """The input embedding, where the output layer does not share it."""
+    of_one_rank: bool = False
+    """Whether peaks are those of one rank of several; sizes are those of the whole model in any case."""
 
 
 def depth_factor(traced: Sequence[int], wanted: int) -> float:
@@ -56,6 +60,8 @@ def continued(low: Trace, high: Trace, traced: Sequence[int], wanted: int) -> Tr
         layer_weight_bytes=high.layer_weight_bytes,
         layer_parameters=high.layer_parameters,
         layer_input_bytes=high.layer_input_bytes,
+        embedding_bytes=high.embedding_bytes,
+        of_one_rank=high.of_one_rank,
     )
 
 

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tasks.memory.fsdp2 import WORKSPACES
+from tasks.memory.ranks import Whole
 from tasks.memory.settings import TraceSettings
-from tasks.memory.sharding import Whole, rank_of
+from tasks.memory.sharding import rank_of
 from tasks.memory.timeline import Place
 
 MIB = 2**20
@@ -131,8 +133,9 @@ def test_mixed_precision_keeps_fp32_shards():
     amp = rank_of(whole(), settings(sharding="fsdp", gpus=2, compute="amp-bf16"))
     pure = rank_of(whole(), settings(sharding="fsdp", gpus=2))
     wanted, found = (rank.at(PLACES[4], parts(PLACES[4])) for rank in (pure, amp))
-    for name in ("optimizer_states", "gradients", "temporary"):
+    for name in ("optimizer_states", "gradients"):
         assert found[name] == 2 * wanted[name]
+    assert found["temporary"] - WORKSPACES == 2 * (wanted["temporary"] - WORKSPACES)
 
 
 def sized(values: float, layers: int = 32) -> Whole:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from specs.errors import InputError
 from tasks.memory.family import Family
-from tasks.memory.fit import account
+from tasks.memory.fit import account, divided
 from tasks.memory.moments import Probe, coefficients_of
 from tasks.memory.recording import family
 from tasks.memory.settings import TraceSettings
@@ -68,7 +68,7 @@ def test_derived_equals_traced(small: dict[str, Any], name: str):
 @pytest.mark.parametrize(("sharding", "gpus"), [("ddp", 2), ("zero2", 4), ("zero3", 8), ("fsdp", 4)])
 def test_what_ranks_divide_is_divided_as_in_a_trace(small: dict[str, Any], recorded: Family, sharding: str, gpus: int):
     asked = member(base(small, **CASES["lora"]), 2, 256, 2, "adamw_fused", sharding=sharding, gpus=gpus)
-    traced, derived = account(asked), recorded.account(asked)
+    traced, derived = divided(asked), recorded.account(asked)
     assert derived.method == "closed-form"
     assert derived.phases == pytest.approx(traced.phases, rel=0.002)
 

@@ -1,26 +1,21 @@
 """The metrics of the dry run."""
 
 from specs.metrics.definition import definer
+from specs.metrics.of_training import (
+    LOSS_TREND,
+    NONFINITE_STEPS,
+    PEAK_BYTES,
+    STEPS_TAKEN,
+    ended_share,
+    order_mismatches,
+    steps_missing,
+)
 
 _define = definer("dry_run")
 
 DEFINITIONS = (
-    _define(
-        "steps_missing",
-        "steps",
-        "block == 0",
-        "planned steps not taken",
-        "缺少的步数",
-        "batch_plan.parquet against metrics.jsonl",
-    ),
-    _define(
-        "nonfinite_steps",
-        "steps",
-        "block == 0",
-        "steps with a loss or gradient norm that is not finite",
-        "非有限的步数",
-        "metrics.jsonl",
-    ),
+    _define(*steps_missing("batch_plan.parquet")),
+    _define(*NONFINITE_STEPS),
     _define(
         "probe_loss_change",
         "nats/token",
@@ -29,14 +24,7 @@ DEFINITIONS = (
         "固定探测批损失变化",
         "probe.json: after minus before",
     ),
-    _define(
-        "loss_trend",
-        "nats/token/step",
-        "block < 0",
-        "trend of the training loss",
-        "训练损失趋势",
-        "Theil-Sen slope over metrics.jsonl",
-    ),
+    _define(*LOSS_TREND),
     _define(
         "loss_trend_certainty",
         "standard errors",
@@ -53,14 +41,7 @@ DEFINITIONS = (
         "批间损失噪声",
         "metrics.jsonl: robust standard deviation around the trend",
     ),
-    _define(
-        "order_mismatches",
-        "micro batches",
-        "block == 0",
-        "micro batches out of the planned order",
-        "顺序不符的微批",
-        "batch_plan.parquet against micro_batches.jsonl",
-    ),
+    _define(*order_mismatches("batch_plan.parquet")),
     _define(
         "masked_end_tokens",
         "samples",
@@ -101,14 +82,7 @@ DEFINITIONS = (
         "被屏蔽词元对损失的影响",
         "checks.json: loss with other padding, and the sum over learnt tokens alone, beyond the tolerances",
     ),
-    _define(
-        "ended_share",
-        "share",
-        "warn >= 0.5",
-        "answers that stop by themselves",
-        "自行结束的回答",
-        "generated.jsonl",
-    ),
+    _define(*ended_share("generated.jsonl")),
     _define(
         "resume_loss_difference",
         "nats/token",
@@ -133,14 +107,7 @@ DEFINITIONS = (
         "步间占用内存的增长",
         "metrics.jsonl: median held_bytes of the last third against the middle third",
     ),
-    _define(
-        "steps_taken",
-        "steps",
-        "",
-        "optimizer steps taken",
-        "已完成优化步数",
-        "metrics.jsonl: rows",
-    ),
+    _define(*STEPS_TAKEN),
     _define(
         "seconds_per_step",
         "s",
@@ -165,14 +132,7 @@ DEFINITIONS = (
         "最慢长度档的吞吐量",
         "metrics.jsonl and batch_plan.parquet: steps by length, in four classes",
     ),
-    _define(
-        "peak_bytes",
-        "bytes",
-        "",
-        "peak memory",
-        "内存峰值",
-        "metrics.jsonl: largest memory_bytes",
-    ),
+    _define(*PEAK_BYTES),
     _define(
         "trials_faulty",
         "trials",

@@ -1,6 +1,7 @@
 """The metrics of the evaluation."""
 
 from specs.metrics.definition import definer
+from specs.metrics.of_training import ended_share
 
 _define = definer("evaluate")
 
@@ -28,7 +29,7 @@ DEFINITIONS = (
         "block == 0",
         "weights evaluated that are not the trained ones or the base model",
         "被评估的权重与训练结果或基座不符",
-        "digests in evaluated.json against the weights of train, digested again, and the base model of the run",
+        "digests in evaluated.json against the weights of train, digested again, and base model and parent of the run",
     ),
     _define(
         "samples_evaluated",
@@ -145,12 +146,5 @@ DEFINITIONS = (
         "基座模型的故障类型覆盖率",
         "generations.jsonl: the same of the base model's answers",
     ),
-    _define(
-        "ended_share",
-        "share",
-        "warn >= 0.5",
-        "answers that stop by themselves",
-        "自行结束的回答",
-        "generations.jsonl",
-    ),
+    _define(*ended_share("generations.jsonl")),
 )

@@ -2,6 +2,7 @@
 
 from specs.hardware import FILLED_TO
 from specs.metrics.definition import definer
+from specs.metrics.of_training import NONFINITE_STEPS
 
 _define = definer("stress_test")
 
@@ -12,7 +13,8 @@ DEFINITIONS = (
         "block == 0",
         "worst batches not measured",
         "未测的最坏批",
-        "batch_plan.parquet (most padded tokens, longest sample) against measurement.json",
+        "batch_plan.parquet (most padded tokens, longest sample, heaviest micro batch) against micro_batches.jsonl and "
+        "metrics.jsonl",
     ),
     _define(
         "planned_samples_wrong",
@@ -28,7 +30,7 @@ DEFINITIONS = (
         "",
         "measured peak",
         "实测峰值",
-        "measurement.json",
+        "measurement.json: the highest phase, training steps read again from metrics.jsonl",
     ),
     _define(
         "predicted_peak_bytes",
@@ -68,23 +70,16 @@ DEFINITIONS = (
         "block <= 1.01",
         "evaluation peak over training peak",
         "评估峰值/训练峰值",
-        "measurement.json",
+        "memory.jsonl: the evaluation's peak over the largest memory_bytes of metrics.jsonl",
     ),
-    _define(
-        "nonfinite_steps",
-        "steps",
-        "block == 0",
-        "steps that are not finite",
-        "非有限的步数",
-        "metrics.jsonl",
-    ),
+    _define(*NONFINITE_STEPS),
     _define(
         "resume_loss_difference",
         "nats/token",
         "block == 0",
         "loss difference after save and resume",
         "保存恢复后的损失差",
-        "measurement.json",
+        "metrics.jsonl against resumed/metrics.jsonl, beyond the tolerance of the device; a CPU has none",
     ),
     _define(
         "seconds_per_step",
@@ -132,7 +127,7 @@ DEFINITIONS = (
         "",
         "peak by the driver",
         "驱动显示的峰值",
-        "driver_bytes of both logs",
+        "driver_bytes of metrics.jsonl and memory.jsonl",
     ),
     _define(
         "calibration_ratio",

@@ -1,34 +1,21 @@
 """The metrics of the training."""
 
 from specs.metrics.definition import definer
+from specs.metrics.of_training import (
+    LOSS_TREND,
+    NONFINITE_STEPS,
+    PEAK_BYTES,
+    STEPS_TAKEN,
+    order_mismatches,
+    steps_missing,
+)
 
 _define = definer("train")
 
 DEFINITIONS = (
-    _define(
-        "steps_missing",
-        "steps",
-        "block == 0",
-        "planned steps not taken",
-        "缺少的步数",
-        "batch_plan.parquet of the stress test against metrics.jsonl",
-    ),
-    _define(
-        "nonfinite_steps",
-        "steps",
-        "block == 0",
-        "steps that are not finite",
-        "非有限的步数",
-        "metrics.jsonl",
-    ),
-    _define(
-        "order_mismatches",
-        "micro batches",
-        "block == 0",
-        "micro batches out of the planned order",
-        "顺序不符的微批",
-        "batch_plan.parquet of the stress test against micro_batches.jsonl",
-    ),
+    _define(*steps_missing("batch_plan.parquet of the stress test")),
+    _define(*NONFINITE_STEPS),
+    _define(*order_mismatches("batch_plan.parquet of the stress test")),
     _define(
         "samples_off_census",
         "samples",
@@ -43,7 +30,7 @@ DEFINITIONS = (
         "block == 0",
         "settings that differ from the stress test",
         "与压力测试不同的设置",
-        "settings.json of both stages",
+        "settings.json of both stages, and the digest of the plan that was trained on",
     ),
     _define(
         "settings_without_effect",
@@ -51,7 +38,7 @@ DEFINITIONS = (
         "block == 0",
         "settings asked for and not in effect",
         "未生效的设置",
-        "settings.json: requested against effective",
+        "settings.json: the approved parameters against what was in effect",
     ),
     _define(
         "parent_mismatches",
@@ -69,14 +56,7 @@ DEFINITIONS = (
         "适配器变化量",
         "Frobenius norm of B times A over adapter_model.safetensors; of trained minus base weights with method full",
     ),
-    _define(
-        "loss_trend",
-        "nats/token/step",
-        "block < 0",
-        "trend of the training loss",
-        "训练损失趋势",
-        "Theil-Sen slope over metrics.jsonl",
-    ),
+    _define(*LOSS_TREND),
     _define(
         "peak_over_stress",
         "share",
@@ -149,20 +129,6 @@ DEFINITIONS = (
         "训练时长",
         "metrics.jsonl: sum of seconds",
     ),
-    _define(
-        "steps_taken",
-        "steps",
-        "",
-        "optimizer steps taken",
-        "已完成优化步数",
-        "metrics.jsonl: rows",
-    ),
-    _define(
-        "peak_bytes",
-        "bytes",
-        "",
-        "peak memory",
-        "内存峰值",
-        "metrics.jsonl: largest memory_bytes",
-    ),
+    _define(*STEPS_TAKEN),
+    _define(*PEAK_BYTES),
 )

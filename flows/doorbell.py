@@ -6,18 +6,19 @@ Plain HTTP instead of the prefect client, whose import alone takes longer than a
 from __future__ import annotations
 
 import json
-import time
 import urllib.error
 import urllib.request
 import uuid
+from functools import partial
 from typing import Any
 
 from flows import server
+from flows.retrying import persistently
 from flows.state import RunState
 from specs.errors import GatewrightError
 
-AGAIN_AFTER_S = (0.0, 0.5, 2.0)
-"""Tries, each so long after the one before."""
+AGAIN_AFTER_S = (0.5, 2.0)
+"""How long after one try the next follows."""
 
 
 def ring(state: RunState) -> bool:
@@ -30,14 +31,10 @@ def ring(state: RunState) -> bool:
     running = server.running()
     if running is None:
         return False
-    for wait_s in AGAIN_AFTER_S:
-        time.sleep(wait_s)
-        try:
-            return _rung(running.api_url, state.flow_run)
-        except (OSError, ValueError, GatewrightError) as error:
-            if not is_busy(error):
-                return False
-    return False
+    try:
+        return persistently(partial(_rung, running.api_url, state.flow_run), is_busy, AGAIN_AFTER_S)
+    except (OSError, ValueError, GatewrightError):
+        return False
 
 
 def _rung(api_url: str, flow_run: str) -> bool:

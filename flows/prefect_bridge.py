@@ -10,12 +10,11 @@ import contextlib
 import os
 import queue
 import sys
-import time
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from flows import server
+from flows import retrying, server
 from specs.errors import GatewrightError
 
 WORK_POOL = "gatewright"
@@ -41,20 +40,16 @@ def is_lost(error: BaseException) -> bool:
     return False
 
 
-def persistently(call: Callable[[], None], waits_s: Sequence[float] = (0.5, 1, 2, 4, 8, 16)) -> None:
-    """Make a call that may be made twice, again and again while the server cannot answer it.
+AGAIN_AFTER_S = (0.5, 1, 2, 4, 8, 16)
+"""How long after one try the next follows, of a call that nobody else will make."""
 
-    A busy server whose database is locked answers with an error, and nobody else will make this call. What the last
-    try raises is raised.
+
+def persistently(call: Callable[[], None], waits_s: Sequence[float] = AGAIN_AFTER_S) -> None:
+    """Make a call again while the server cannot answer it: a busy one, whose database is locked, answers with an error.
+
+    What the last try raises is raised.
     """
-    for wait_s in waits_s:
-        try:
-            return call()
-        except Exception as error:
-            if not is_lost(error):
-                raise
-        time.sleep(wait_s)
-    return call()
+    retrying.persistently(call, is_lost, waits_s)
 
 
 def stop_retrying() -> None:

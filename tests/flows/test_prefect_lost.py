@@ -147,7 +147,7 @@ def test_the_doorbell_rings_again_at_a_busy_server_and_once_at_one_that_is_gone(
     from flows.state import RunState
 
     monkeypatch.setattr(server, "running", lambda: SimpleNamespace(api_url="http://127.0.0.1:1/api"))
-    monkeypatch.setattr(doorbell, "AGAIN_AFTER_S", (0.0, 0.0, 0.0))
+    monkeypatch.setattr(doorbell, "AGAIN_AFTER_S", (0.0, 0.0))
     paused = {"deployment_id": "d", "state": {"type": "PAUSED"}}
     answers: list[dict[str, object] | Exception] = []
 
@@ -175,7 +175,7 @@ def test_the_doorbell_rings_again_at_a_busy_server_and_once_at_one_that_is_gone(
 def test_a_deployed_run_is_suspended_also_by_a_server_that_answers_late(monkeypatch):
     from prefect.exceptions import Pause
 
-    from flows import prefect_bridge
+    from flows import prefect_bridge, retrying
 
     asked, request = [], httpx.Request("POST", "http://127.0.0.1")
 
@@ -188,7 +188,7 @@ def test_a_deployed_run_is_suspended_also_by_a_server_that_answers_late(monkeypa
 
     monkeypatch.setattr("prefect.suspend_flow_run", suspend)
     monkeypatch.setattr(prefect_bridge, "current_flow_run", lambda: ("00000000-0000-0000-0000-000000000000", True))
-    monkeypatch.setattr(prefect_bridge.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(retrying.time, "sleep", lambda seconds: None)
     with pytest.raises(Pause):
         prefect_bridge.leave("gate-data-1", "waits")
     assert len(asked) == 3

@@ -11,7 +11,7 @@ from specs.base import Language
 from specs.trials import Confirmation, Outcome, TrialsReport
 from tasks.training.trial_words import changes, measured_on, setting, setting_tried, why
 
-_TONES: dict[str, Tone] = {"lower": "good", "higher": "warn", "diverged": "bad"}
+_TONES: dict[str, Tone] = {"lower": "good", "higher": "warn", "diverged": "bad", "died": "bad"}
 
 
 def trials(artifacts: Path, language: Language) -> list[Block]:

@@ -20,7 +20,7 @@ from flows.ledger import Lease, Ledger
 from flows.ledger.chain import timestamp
 from flows.ledger.lease import beating
 from flows.ledger.store import MovedError
-from flows.measured import new_rungs
+from flows.measured import new_rungs, new_trials
 from flows.opening import gate_document
 from flows.overruling import overruled
 from flows.proposing import memory_of, model_of, proposer_context
@@ -192,18 +192,20 @@ class Engine:
         except Stopped:
             raise
         except Exception as error:
-            self.append(*self._rungs(stage, number, self.workspace.checkpoints(stage, number)))
+            self.append(*self._measured(stage, number, self.workspace.checkpoints(stage, number)))
             self.append(_failure(stage, number, error))
             raise
 
-    def _rungs(self, stage: str, attempt: int, folder: Path) -> list[events.MemoryRung]:
-        return new_rungs(self.ledger, self.workspace, stage, attempt, folder)
+    def _measured(self, stage: str, attempt: int, folder: Path) -> list[events.Payload]:
+        """What the stage wrote down on its way and is not recorded yet."""
+        of = (self.ledger, self.workspace, stage, attempt, folder)
+        return [*new_rungs(*of), *new_trials(*of)]
 
     def _published(self, evidence: Evidence, adopted: bool = False) -> None:
         stage, attempt = evidence.stage, evidence.attempt
         folder = self.workspace.attempt(stage, attempt)
         self.append(
-            *self._rungs(stage, attempt, folder / "artifacts"),
+            *self._measured(stage, attempt, folder / "artifacts"),
             events.InputsHashed(stage=stage, attempt=attempt, moment="after", inputs=evidence.inputs),
             events.AttemptPublished(
                 stage=stage,

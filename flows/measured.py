@@ -1,9 +1,9 @@
-"""What stress tests measured, for later steps: the configuration that ran, the rungs, what the account learnt."""
+"""What stages measured, for later steps and for the ledger: the configuration that a stress test ran, its rungs, the
+small trials of a dry run, what accounts learnt."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,16 @@ from flows.state import Attempt, RunState, fold
 from flows.workspace import Workspace
 from specs.canonical import plain, sha256_bytes
 from specs.errors import GatewrightError, Refused
-from specs.events import MemoryRung
+from specs.events import MemoryRung, TrialEnded
+from specs.files import read_lines
 from specs.parameters import leaves
 from specs.project import Project
 from specs.proposals import Calibration, Proposal, Reason
+from specs.secrets import redacted
 
-STAGE = "stress_test"
+STAGE, DRY_RUN = "stress_test", "dry_run"
 CONFIGURATION, LADDER, CALIBRATION = "configuration.json", "ladder.jsonl", "calibration.json"
+TRIALS = "trials.jsonl"
 
 RUNS = 5
 """Earlier runs of the project whose stress tests are looked at, the newest ones."""
@@ -88,7 +91,7 @@ def new_rungs(ledger: Ledger, workspace: Workspace, stage: str, attempt: int, fo
     path = folder / LADDER
     if stage != STAGE or not path.is_file():
         return []
-    rungs: list[Mapping[str, Any]] = [json.loads(line) for line in path.read_text("utf-8").splitlines() if line]
+    rungs = read_lines(path)
     if len(rungs) < 2:
         return []
     events = (event.read() for event in ledger.events(workspace.run) if event.kind == MemoryRung.kind)
@@ -106,6 +109,25 @@ def new_rungs(ledger: Ledger, workspace: Workspace, stage: str, attempt: int, fo
         )
         for rung in rungs
         if rung["number"] not in known
+    ]
+
+
+# -- the trials' record
+
+
+def new_trials(ledger: Ledger, workspace: Workspace, stage: str, attempt: int, folder: Path) -> list[TrialEnded]:
+    """The small trials of an attempt that are not recorded yet, from the `trials.jsonl` in `folder`, its artifacts or
+    its working folder."""
+    path = next((p for p in (folder / TRIALS, folder / "trials" / TRIALS) if p.is_file()), None)
+    if stage != DRY_RUN or path is None:
+        return []
+    events = (event.read() for event in ledger.events(workspace.run) if event.kind == TrialEnded.kind)
+    known = {e.number for e in events if isinstance(e, TrialEnded) and (e.stage, e.attempt) == (stage, attempt)}
+    trials = [json.loads(line) for line in path.read_text("utf-8").splitlines() if line]
+    return [
+        TrialEnded.model_validate({**trial, "stage": stage, "attempt": attempt, "why": redacted(trial["why"])})
+        for trial in trials
+        if trial["number"] not in known
     ]
 
 

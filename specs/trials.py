@@ -6,7 +6,7 @@ the same seeds, so that each seed gives a pair; how much the pairs differ among 
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
@@ -55,7 +55,11 @@ class TrialParameters(TrialSettings):
     )
 
 
-Trend = Literal["lower", "higher", "within noise", "diverged", "not tried"]
+Trend = Literal["lower", "higher", "within noise", "diverged", "died", "not tried"]
+
+TrialEnd = Literal["ended", "diverged", "died", "left_out"]
+"""How one training ended: as it should, at a number that is not finite, with its worker, or not begun because one died
+that it was to be compared with."""
 
 MeasuredOn = Literal["held-out", "training"]
 """The samples that losses are measured on: training samples where no held-out one fits the length."""
@@ -111,6 +115,27 @@ class Confirmation(Strict):
     measured_on: MeasuredOn = "held-out"
     cause: Cause | None = Field(None, description="why there is no number")
     reason: str = Field("", description="the same as a sentence, in records made before there were causes")
+
+
+class TrialRecord(Strict):
+    """One training of the trials: a line of `trials.jsonl`, and an event of the ledger."""
+
+    number: int = Field(ge=1, description="in the order in which they were to run, the confirmation last")
+    purpose: Literal["trial", "confirmation"] = Field(description="confirmation: the changes on the base model")
+    name: str = Field(description="base, rank-up, lr-down, ..., changed; base is what the others are compared with")
+    seed: int
+    model: str
+    changes: dict[str, Any] = Field(description="settings that differ from the base trial, by dotted path")
+    steps: int = Field(ge=0, description="optimizer steps taken")
+    planned: int = Field(ge=1, description="optimizer steps that it was to take")
+    outcome: TrialEnd = Field(
+        description="ended, diverged, died (with its worker), or left_out (another one died)"
+    )
+    why: str = ""
+    loss_before: float | None = Field(None, description="on the measured samples, in nats per token")
+    loss_after: float | None = None
+    started_at: str = Field("", description="UTC; empty for one that was left out")
+    seconds: float | None = Field(None, description="from its start to its end; null where that is not known")
 
 
 class TrialsReport(Strict):

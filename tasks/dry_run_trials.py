@@ -3,12 +3,14 @@
 Every setting is tried with the same seeds; a seed orders the samples, starts the adapter and draws its dropout, so that
 trials of one seed are fed the same batches (a shorter length leaves samples out: there only the seed is the same). What
 they did to the loss on held-out samples (on training samples, where no held-out one fits the length) is written to
-`trials.json`, the logs that it rests on below `trials/`.
+`trials.json`, each training to `trials.jsonl`, the logs that it rests on below `trials/`.
+
+A worker that is killed or runs out of memory ends the trial that it was at, and no other: that is what came of this
+setting. Its other seeds are left out, and with a base trial everything that would be compared with it.
 """
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,21 +18,40 @@ from pathlib import Path
 
 from specs.base import Language, Sha256
 from specs.canonical import canonical_bytes
-from specs.errors import GatewrightError, Stopped
-from specs.files import storage_errors, write_bytes, write_json
+from specs.errors import GatewrightError, OutOfMemory, Stopped, WorkerError
+from specs.files import storage_errors, write_bytes, write_json, write_lines
 from specs.parameters import TrainingConfiguration
 from specs.stages import Progress
-from specs.trials import BASE, CHANGED, Cause, Confirmation, MeasuredOn, Outcome, TrialParameters, TrialsReport
+from specs.trials import (
+    BASE,
+    CHANGED,
+    Cause,
+    Confirmation,
+    MeasuredOn,
+    Outcome,
+    TrialParameters,
+    TrialsReport,
+)
 from tasks.data.batch_plan import plan_batches, write_plan
 from tasks.pool import Pool
 from tasks.training.job import Job
 from tasks.training.logbook import MICRO_BATCHES, PROBES
+from tasks.training.trial_ends import (
+    DIED,
+    DIVERGED,
+    LEFT_OUT,
+    die,
+    end_of,
+    leave_out,
+    was_cut_off,
+)
+from tasks.training.trial_records import Name, measured, read_records, record
 from tasks.training.trial_words import setting, why
-from tasks.training.trial_worker import DIVERGED, Trials, ended
+from tasks.training.trial_worker import LEFT_OVERS, Trials
 from tasks.training.trials import (
+    Measured,
     base_fall,
     confirmed,
-    ends,
     level_of,
     name_of,
     outcome,
@@ -39,11 +60,11 @@ from tasks.training.trials import (
     variants,
     with_changes,
 )
-from tasks.workers import run_worker
+from tasks.workers import WorkerDied, run_worker
 
 WORKER = "tasks.training.trial_worker"
 
-DOCUMENT = "trials.json"
+DOCUMENT, RECORDS = "trials.json", "trials.jsonl"
 
 MEASURED = 32
 """Samples that the loss of a trial is measured on, spread over the lengths."""
@@ -51,7 +72,7 @@ MEASURED = 32
 POINTS = 4
 """Losses of these samples on the way of a trial, for its curve."""
 
-KEPT = ("metrics.jsonl", MICRO_BATCHES, PROBES, "probe.json", "settings.json", DIVERGED)
+KEPT = ("metrics.jsonl", MICRO_BATCHES, PROBES, "probe.json", "settings.json", DIVERGED, DIED, LEFT_OUT)
 
 
 @dataclass(frozen=True)
@@ -114,6 +135,7 @@ def make_trials(
         confirmation = _confirm(training, parameters, report.proposed, target, place, progress)
         report = report.model_copy(update={"confirmation": confirmation})
     write_json(place.artifacts / DOCUMENT, report)
+    write_lines(place.artifacts / RECORDS, read_records(place.work / RECORDS))
     return report
 
 
@@ -152,9 +174,9 @@ def _run(
     material: Material,
     place: Place,
     progress: Progress,
-) -> dict[str, dict[int, tuple[float, float] | None]]:
-    """Measured losses (before, after) of each setting with each seed; those that ended before are not run again."""
-    jobs = {}
+) -> dict[str, dict[int, Measured]]:
+    """What came of each setting with each seed; those that ended before are not run again."""
+    jobs: dict[Name, Job] = {}
     for seed in seeds:  # by seed, so that what is there after a stop are whole pairs
         for name, training in settings.items():
             jobs[name, seed] = _job(name, training.model_copy(update={"seed": seed}), material, place)
@@ -164,15 +186,50 @@ def _run(
             for job in jobs.values():
                 shutil.rmtree(job.out, ignore_errors=True)
         write_bytes(file, data)
-    if not all(ended(job.out) for job in jobs.values()):
-        progress.say(f"{len(jobs)} small trials of {next(iter(settings.values())).max_steps} steps")
-        first = next(iter(settings.values()))
-        run_worker(WORKER, file, place.log, progress, threads=first.threads, allocator=first.allocator)
-    found: dict[str, dict[int, tuple[float, float] | None]] = {name: {} for name in settings}
+    try:
+        _train_all(jobs, file, place, progress)
+    finally:
+        record(jobs, material.name, place.work.parent / RECORDS)
+    found: dict[str, dict[int, Measured]] = {name: {} for name in settings}
     for (name, seed), job in jobs.items():
         _keep(job.out, place.artifacts / "trials" / name_of(name, seed))
-        found[name][seed] = _losses(job.out, job.training.max_steps or 1)
+        if end_of(job.out) != "left_out":
+            found[name][seed] = measured(job)
     return found
+
+
+def _train_all(jobs: Mapping[Name, Job], file: Path, place: Place, progress: Progress) -> None:
+    """Start the worker until every trial has its end; it dies at most once for each.
+
+    Raises what the worker raises, `WorkerDied` and `OutOfMemory` where it had begun with no trial.
+    """
+    first = next(iter(jobs.values())).training
+    while any(end_of(job.out) is None for job in jobs.values()):
+        progress.say(f"{len(jobs)} small trials of {first.max_steps} steps")
+        for job in jobs.values():
+            if was_cut_off(job.out):  # with the whole stage: it is none that the worker of this start dies of
+                shutil.rmtree(job.out)
+        try:
+            run_worker(WORKER, file, place.log, progress, threads=first.threads, allocator=first.allocator)
+        except (WorkerDied, OutOfMemory) as error:
+            _give_up(jobs, error, progress)
+        else:
+            break
+
+
+def _give_up(jobs: Mapping[Name, Job], error: WorkerError, progress: Progress) -> None:
+    """The worker died in a trial: that is its end, and those that would stand beside it are left out."""
+    dead = next((name for name, job in jobs.items() if was_cut_off(job.out)), None)
+    if dead is None:
+        raise error
+    reason = error.message.splitlines()[0]
+    die(jobs[dead].out, reason)
+    for folder in (jobs[dead].checkpoints, *(jobs[dead].out / name for name in LEFT_OVERS)):
+        shutil.rmtree(folder, ignore_errors=True)
+    progress.say(f"{name_of(*dead)} died: {reason}")
+    for name, job in jobs.items():
+        if end_of(job.out) is None and dead[0] in (name[0], BASE):
+            leave_out(job.out, f"{name_of(*dead)} died: {reason}")
 
 
 def _job(name: str, training: TrainingConfiguration, material: Material, place: Place) -> Job:
@@ -210,20 +267,12 @@ def _keep(out: Path, folder: Path) -> None:
                 shutil.copyfile(out / name, folder / name)
 
 
-def _losses(out: Path, last: int) -> tuple[float, float] | None:
-    """Measured loss before the first and after the last step; null for a trial that diverged."""
-    if (out / DIVERGED).is_file():
-        return None
-    points = [json.loads(line) for line in (out / PROBES).read_text("utf-8").splitlines()]
-    return ends({int(p["step"]): p["loss"] for p in points}, last)
-
-
 def notes(report: TrialsReport, language: Language) -> list[str]:
     """What was tried and how it came out, in words."""
     zh, found = language == "zh", []
     told = [o for o in report.outcomes if o.trend in ("lower", "higher", "diverged")]
-    not_tried = [o for o in report.outcomes if o.trend == "not tried"]
-    tried = len(report.outcomes) - len(not_tried)
+    without = [o for o in report.outcomes if o.trend in ("not tried", "died")]
+    tried = sum(o.trend != "not tried" for o in report.outcomes)
     found.append(
         f"小规模试验：{tried} 种设置 × {len(report.seeds)} 个种子 × {report.steps} 步；{len(told)} 种与噪声可区分"
         if zh
@@ -236,7 +285,7 @@ def notes(report: TrialsReport, language: Language) -> list[str]:
             if zh
             else "no held-out sample fits the dry run's length: the small trials were measured on training samples"
         )
-    for o in not_tried:
+    for o in without:
         name, reason = setting(language, o), why(language, o)
         found.append(f"试验「{name}」没有结果：{reason}" if zh else f"trial of {name} has no result: {reason}")
     return found

@@ -28,6 +28,7 @@ from specs.events import (
     MemoryRung,
     RunClosed,
     RunStopped,
+    TrialEnded,
     WorkHandedIn,
     WorkHandedOut,
 )
@@ -239,7 +240,7 @@ def _gate(gate: Gate, language: Language) -> list[str]:
 
 def _attempt(history: History, attempt: Attempt, language: Language) -> list[str]:
     lines = [word(language, "attempt", attempt=attempt.number, state=state_word(language, attempt.state))]
-    lines += _rungs(history, attempt, language)
+    lines += [*_rungs(history, attempt, language), *_trials(history, attempt, language)]
     if not attempt.evidence:
         return lines
     evidence = history.evidence(attempt.stage, attempt.number)
@@ -271,6 +272,20 @@ def _rungs(history: History, attempt: Attempt, language: Language) -> list[str]:
         outcome = word(language, "rung_taken" if rung.taken else f"rung_{rung.outcome}")
         parts = [part for part in (changes, outcome, "" if rung.outcome == "runs" else rung.why) if part]
         lines.append("  " + word(language, "rung", number=rung.number, rung=rung.rung, said="; ".join(parts)))
+    return lines
+
+
+def _trials(history: History, attempt: Attempt, language: Language) -> list[str]:
+    """The small trials of an attempt: how many, and a line for each that did not end as it should."""
+    found = [r for _, r in history.of(TrialEnded) if (r.stage, r.attempt) == (attempt.stage, attempt.number)]
+    if not found:
+        return []
+    seconds = sum(r.seconds or 0.0 for r in found)
+    lines = [word(language, "trials", count=len(found), time=human(seconds, "s", language))]
+    for trial in (r for r in found if r.outcome != "ended"):
+        said = word(language, f"trial_{trial.outcome}")
+        values = {"name": trial.name, "seed": trial.seed, "why": trial.why}
+        lines.append("  " + word(language, "trial", number=trial.number, said=said, **values))
     return lines
 
 

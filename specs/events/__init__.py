@@ -46,6 +46,7 @@ from specs.events.stages import (
     JudgementOverruled,
     MemoryRung,
     StageSuperseded,
+    TrialEnded,
     VerdictsRecorded,
 )
 from specs.events.upkeep import DataRemoved, FilesDeleted, ProjectRestored, RemovedFile, TokenMade, TokenRevoked
@@ -88,6 +89,7 @@ __all__ = [
     "TokenMade",
     "TokenRevoked",
     "TranscriptStored",
+    "TrialEnded",
     "UnknownEvent",
     "VerdictsRecorded",
     "WorkHandedIn",
@@ -105,6 +107,7 @@ PAYLOADS: dict[str, type[Payload]] = {
         AttemptAbandoned,
         AttemptFailed,
         MemoryRung,
+        TrialEnded,
         VerdictsRecorded,
         ProposalMade,
         TranscriptStored,

@@ -10,6 +10,7 @@ from specs.base import Sha256
 from specs.criteria import Verdict
 from specs.decisions import Authentication
 from specs.events.base import Payload
+from specs.trials import TrialRecord
 
 
 class InputsHashed(Payload):
@@ -74,6 +75,14 @@ class MemoryRung(Payload):
     outcome: str = Field(description="runs, out_of_memory, above_limit, failed, named, or skipped")
     why: str = ""
     taken: bool = Field(False, description="what the stage was measured with in the end")
+
+
+class TrialEnded(Payload, TrialRecord):
+    """One small trial of a dry run: what it changed, what it did to the measured loss, and how it ended."""
+
+    kind = "trial.ended"
+    stage: str
+    attempt: int
 
 
 class VerdictsRecorded(Payload):

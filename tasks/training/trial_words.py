@@ -38,6 +38,11 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "无从比较：种子 {seed} 的基准试验发散",
     ),
     "cause.diverged": ("{count} of {trainings} trainings diverged", "{trainings} 次训练中有 {count} 次发散"),
+    "cause.base_died": (
+        "no comparison: the worker of the base trial died with seed {seed}: {message}",
+        "无从比较：种子 {seed} 的基准试验的工作进程中断：{message}",
+    ),
+    "cause.died": ("its worker died with seed {seed}: {message}", "种子 {seed} 的试验的工作进程中断：{message}"),
     "cause.no_confirm_steps": ("confirm_steps is 0", "confirm_steps 为 0"),
     "cause.failed": ("{message}", "出错：{message}"),
 }
@@ -55,10 +60,14 @@ def setting(language: Language, of: Outcome) -> str:
 
 
 def setting_tried(of: Outcome) -> bool:
-    """Whether trainings were made with this setting; they have no result where the base trial diverged."""
+    """Whether trainings were made with this setting; they have no result where the base trial diverged or died."""
     if of.trend != "not tried":
         return True
-    return of.reason.startswith("the base trial diverged") if of.cause is None else of.cause.key == "base_diverged"
+    return (
+        of.reason.startswith("the base trial diverged")
+        if of.cause is None
+        else of.cause.key in ("base_diverged", "base_died")
+    )
 
 
 def changes(language: Language, report: TrialsReport, names: Sequence[str]) -> str:

@@ -2,7 +2,7 @@
 
 One process for all of them, because starting one takes longer than such a training. Each ends as it would in a worker
 of its own; a training that diverges is a finding (`diverged.json`), not an error. A start after a crash or a stop goes
-on with the first one that has not ended.
+on with the first one that has not ended; which one died, the parent says (`trial_ends.py`).
 """
 
 from __future__ import annotations
@@ -16,15 +16,12 @@ from pydantic import Field
 
 from specs.base import Strict
 from specs.errors import NotFinite, Stopped
-from specs.files import write_json
 from tasks.interrupts import StopRequest
 from tasks.training.checkpoints import CheckpointStore
 from tasks.training.job import Job
 from tasks.training.logbook import SESSIONS, Logbook
+from tasks.training.trial_ends import begin, diverge, end_of, finish
 from tasks.worker_side import Channel, ends_at_once, work
-
-DIVERGED = "diverged.json"
-"""In the folder of a trial whose loss or gradient was not finite: why it ended."""
 
 LEFT_OVERS = ("adapter", "model")
 """What a training exports and nobody needs of a trial."""
@@ -45,18 +42,13 @@ def main() -> int:
             channel.start("loading the libraries")
             import tasks.training.session  # noqa: F401  what the trainings need, while a stop still ends at once
         for number, job in enumerate(trials.jobs, 1):
-            if ended(job.out):
+            if end_of(job.out) is not None:
                 continue
             channel.say(f"trial {number} of {len(trials.jobs)}: {job.out.parent.name}")
             _train(job, channel, stop, number - 1)
         channel.result(trials=len(trials.jobs))
 
     return work(body)
-
-
-def ended(out: Path) -> bool:
-    """Whether a trial has come to its end, a good one or not."""
-    return (out / "result.json").is_file() or (out / DIVERGED).is_file()
 
 
 def _train(job: Job, channel: Channel, stop: StopRequest, before: int) -> None:
@@ -66,19 +58,21 @@ def _train(job: Job, channel: Channel, stop: StopRequest, before: int) -> None:
     for folder in (job.out, job.checkpoints):
         shutil.rmtree(folder, ignore_errors=True)
     logbook = Logbook(job.out)
+    begin(job.out)
     store = CheckpointStore(job.checkpoints, job.training.keep_checkpoints)
     store.session = 1 + len(logbook.read(SESSIONS))
     try:
         with store.locked():
             Session(job, store, logbook, channel, stop).run()
     except NotFinite as error:
-        write_json(job.out / DIVERGED, {"reason": error.message})
+        diverge(job.out, error.message)
         channel.say(f"{job.out.parent.name} diverged: {error.message}")
     except Stopped as stopped:
         raise Stopped(
             f"stopped on request after {before} trials, which are kept",
             "`gatewright resume` goes on with the next trial",
         ) from stopped
+    finish(job.out)
     for name in LEFT_OVERS:
         shutil.rmtree(job.out / name, ignore_errors=True)
     shutil.rmtree(job.checkpoints, ignore_errors=True)

@@ -25,8 +25,19 @@ MOST_RANK = 1024
 SHORTER = 0.75
 """The shorter length keeps this share of the training samples."""
 
-Losses = Mapping[int, tuple[float, float] | None]
-"""Seed to measured loss (before, after) of one setting; null for a trial that diverged."""
+
+@dataclass(frozen=True)
+class Died:
+    """A trial whose worker died: killed, or out of memory. `message` says how."""
+
+    message: str
+
+
+Measured = tuple[float, float] | Died | None
+"""Measured loss before and after a trial; null for one that diverged."""
+
+Losses = Mapping[int, Measured]
+"""Seed to what came of one setting. One that was left out, because another of its setting died, is not there."""
 
 
 @dataclass(frozen=True)
@@ -132,23 +143,34 @@ class Trended:
 def trended(base: Losses, tried: Losses, level: float) -> Trended:
     """The mean difference after training, tried less base, with the half width of its t interval over the seeds.
 
-    One trial that diverges is the finding: no mean of the others is made.
+    One trial that diverges, or whose worker dies, is the finding: no mean of the others is made.
     """
+    dead = next(((seed, of) for seed, of in base.items() if isinstance(of, Died)), None)
+    if dead:
+        return Trended("not tried", cause=Cause(key="base_died", values={"seed": dead[0], "message": dead[1].message}))
     lost = [seed for seed, losses in base.items() if losses is None]
     if lost:
         return Trended("not tried", cause=Cause(key="base_diverged", values={"seed": lost[0]}))
+    dead = next(((seed, of) for seed, of in tried.items() if isinstance(of, Died)), None)
+    if dead:
+        return Trended("died", cause=Cause(key="died", values={"seed": dead[0], "message": dead[1].message}))
     lost = [seed for seed, losses in tried.items() if losses is None]
     if lost:
         counts = {"count": len(lost), "trainings": len(tried)}
         return Trended("diverged", cause=Cause(key="diverged", values=counts))
-    pairs = {seed: losses for seed, losses in base.items() if losses is not None}
-    differences = [losses[1] - pairs[seed][1] for seed, losses in tried.items() if losses is not None]
+    pairs = _whole(base)
+    differences = [losses[1] - pairs[seed][1] for seed, losses in _whole(tried).items()]
     change = statistics.fmean(differences)
     error = statistics.stdev(differences) / math.sqrt(len(differences))
     half = quantile(level, len(differences) - 1) * error
     fall = statistics.fmean(before - own for before, own in pairs.values())
     trend: Trend = "lower" if change + half < 0 else "higher" if change - half > 0 else "within noise"
     return Trended(trend, change, half, change / fall if fall > 0 else None)
+
+
+def _whole(losses: Losses) -> dict[int, tuple[float, float]]:
+    """Those that ended as they should."""
+    return {seed: of for seed, of in losses.items() if of is not None and not isinstance(of, Died)}
 
 
 def outcome(variant: Variant, base: Losses, tried: Losses, level: float) -> Outcome:
@@ -186,7 +208,7 @@ def confirmed(proposed: Sequence[Outcome], base: Losses, changed: Losses) -> Con
     """What the paired run on the base model says of the changes together."""
     names = [o.name for o in proposed]
     found = trended(base, changed, CERTAINTY)
-    if found.trend in ("not tried", "diverged"):
+    if found.trend in ("not tried", "diverged", "died"):
         status: Any = "contradicted" if found.trend == "diverged" else "not run"
         return Confirmation(status=status, changes=names, cause=found.cause)
     status = {"lower": "confirmed", "higher": "contradicted"}.get(found.trend, "within noise")
@@ -196,8 +218,9 @@ def confirmed(proposed: Sequence[Outcome], base: Losses, changed: Losses) -> Con
 
 
 def base_fall(base: Losses) -> float | None:
-    """What the base trials took off the measured loss, in the mean; null where one diverged, or none was made."""
-    falls = [losses[0] - losses[1] for losses in base.values() if losses is not None]
+    """What the base trials took off the measured loss, in the mean; null where one diverged or died, or none was
+    made."""
+    falls = [before - after for before, after in _whole(base).values()]
     return statistics.fmean(falls) if falls and len(falls) == len(base) else None
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ def trial_metrics(
         *_asked_and_there(claimed, asked),
         *_faults(artifacts, claimed, parameters),
         *_measured_elsewhere(artifacts, claimed, samples),
+        *_recorded_otherwise(artifacts, claimed),
     ]
     noise = _noise(artifacts, claimed)
     return {
@@ -82,8 +84,11 @@ def _faults(artifacts: Path, claimed: Mapping[str, Any], parameters: Mapping[str
     folder, seeds, steps = artifacts / "trials", claimed["seeds"], int(claimed["steps"])
     made = [o for o in claimed["outcomes"] if o["trend"] != "not tried"]
     found = []
-    for seed in seeds if made or folder.is_dir() else []:
-        base = folder / f"base-{seed}"
+    bases = [folder / f"base-{seed}" for seed in seeds] if made or folder.is_dir() else []
+    dead = any(map(_died, bases))
+    for seed, base in zip(seeds, bases, strict=False):
+        if dead and _end(base) in ("died", "left_out"):
+            continue  # nothing is said of what would have been compared with it
         if fault := _incomplete(base, steps) or _other_base(base, parameters["training"], seed):
             found.append(f"{base.name}: {fault}")
     for outcome in claimed["outcomes"]:
@@ -99,6 +104,10 @@ def _faults(artifacts: Path, claimed: Mapping[str, Any], parameters: Mapping[str
         trend = {"confirmed": "lower", "contradicted": "higher"}.get(confirmation["status"], "within noise")
         if fault := _claim({**confirmation, "name": "changed", "trend": trend}, place, seeds, 1):
             found.append(f"confirmation: {fault}")
+    elif (confirmation.get("cause") or {}).get("key") in ("died", "base_died"):
+        place = artifacts / "confirm" / "trials"
+        lost = [s for s in seeds for name in ("base", "changed") if _died(place / f"{name}-{s}")]
+        found += [] if lost else ["confirmation: its worker is said to have died, and its logs do not show it"]
     elif confirmation.get("status") == "contradicted":
         lost = [s for s in seeds if _diverged(artifacts / "confirm" / "trials" / f"changed-{s}")]
         found += [] if lost else ["confirmation: said to have diverged, and its logs do not show it"]
@@ -108,11 +117,14 @@ def _faults(artifacts: Path, claimed: Mapping[str, Any], parameters: Mapping[str
 def _made(outcome: Mapping[str, Any], folder: Path, seeds: Sequence[int], steps: int, trends: int) -> list[str]:
     """What is wrong with the trials of one setting, and with what is said of them."""
     found = []
-    for seed in seeds:
+    dead = any(_died(folder / f"{outcome['name']}-{seed}") for seed in seeds)
+    if dead != (outcome["trend"] == "died"):
+        found.append(f"{outcome['name']}: its worker {'died' if dead else 'did not die'}, and it is said otherwise")
+    for seed in seeds if not dead else []:
         trial, base = folder / f"{outcome['name']}-{seed}", folder / f"base-{seed}"
         if fault := _incomplete(trial, steps) or _unpaired(trial, base, outcome["dimension"]):
             found.append(f"{trial.name}: {fault}")
-    if fault := _claim(outcome, folder, seeds, trends):
+    if not dead and outcome["trend"] != "died" and (fault := _claim(outcome, folder, seeds, trends)):
         found.append(f"{outcome['name']}: {fault}")
     return found
 
@@ -123,7 +135,7 @@ def _left_out(name: str, folder: Path, seeds: Sequence[int], training: Mapping[s
     Whether a shorter length could have been tried is for the samples to say, and is not looked at.
     """
     if any((folder / f"{name}-{seed}").is_dir() for seed in seeds):
-        lost = any(_diverged(folder / f"base-{seed}") for seed in seeds)
+        lost = any(_diverged(folder / f"base-{seed}") or _died(folder / f"base-{seed}") for seed in seeds)
         return "" if lost else "said to be without a result, and its logs show one"
     rank, lr = training["lora"]["rank"], training["lr"]
     exists = {"rank-down": rank > 1, "rank-up": 2 * rank <= 1024, "lr-down": True, "lr-up": 3 * lr < 0.999}
@@ -155,8 +167,43 @@ def _measured_elsewhere(artifacts: Path, claimed: Mapping[str, Any], samples: Pa
     return found
 
 
+def _recorded_otherwise(artifacts: Path, claimed: Mapping[str, Any]) -> list[str]:
+    """Lines of `trials.jsonl` that the logs of their trial do not bear out, and trials without a line.
+
+    Trials recorded before there was this file have none.
+    """
+    path = artifacts / "trials.jsonl"
+    if not path.is_file():
+        return []
+    found, seen = [], Counter[tuple[str, str]]()
+    for line in logs.lines(path):
+        called, place = f"{line['name']}-{line['seed']}", _PLACES.get(line["purpose"], "")
+        seen[place, called] += 1
+        trial, losses = artifacts / place / called, _change(artifacts / place / called)
+        end = _end(trial)
+        shown = losses if end == "ended" and losses else (None, None)
+        said = line["outcome"], line["steps"], (line["loss_before"], line["loss_after"])
+        if said != (end, len(logs.lines(trial / "metrics.jsonl")), shown):
+            found.append(f"trials.jsonl: {called} is said to have {line['outcome']} otherwise than its logs show")
+    there = {(place, p.name) for place in _PLACES.values() for p in (artifacts / place).glob("*-*")}
+    odd = sorted(there.symmetric_difference(seen)) + [one for one, count in sorted(seen.items()) if count > 1]
+    return found + [f"trials.jsonl: {name} stands there {seen[place, name]} times" for place, name in odd]
+
+
+_PLACES = {"trial": "trials", "confirmation": "confirm/trials"}
+
+
+def _end(trial: Path) -> str:
+    """How the logs of a trial say that it ended."""
+    named = {"died.json": "died", "left_out.json": "left_out"}
+    marked = next((end for name, end in named.items() if (trial / name).is_file()), None)
+    return marked or ("diverged" if _change(trial) is None else "ended")
+
+
 def _incomplete(trial: Path, steps: int) -> str:
     lines = logs.lines(trial / "metrics.jsonl")
+    if (end := _end(trial)) in ("died", "left_out"):
+        return f"it {'died' if end == 'died' else 'was left out'}"
     if (trial / "diverged.json").is_file():
         return "" if len(lines) < steps else "said to have diverged, and took every step"
     if [line["step"] for line in lines] != list(range(1, steps + 1)):
@@ -215,7 +262,12 @@ def _points(trial: Path) -> dict[int, float | None]:
 
 def _diverged(trial: Path) -> bool:
     """Whether a trial broke off, or its measured loss was no finite number before or after."""
-    return trial.is_dir() and _change(trial) is None
+    return trial.is_dir() and _end(trial) == "diverged"
+
+
+def _died(trial: Path) -> bool:
+    """Whether the worker died in a trial."""
+    return (trial / "died.json").is_file()
 
 
 def _change(trial: Path) -> tuple[float, float] | None:

@@ -17,7 +17,8 @@ from specs.trials import TrialDimension, TrialParameters, TrialsReport
 from tasks.dry_run_trials import Material, Place, make_trials
 from tasks.pool import training_pool
 from tasks.training.job import Job
-from tasks.training.trial_worker import DIVERGED, Trials
+from tasks.training.trial_ends import DIVERGED
+from tasks.training.trial_worker import Trials
 from tasks.verify import dry_run as verify_dry_run
 from tests.support.forked import train
 from tests.support.forked_stage import RunningStage, run_stage

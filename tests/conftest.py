@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from filelock import FileLock
+
+if TYPE_CHECKING:
+    from tests.support.raw_project import Finished
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -65,12 +70,21 @@ def gatewright_home(shared_folder: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_model(gatewright_home: Path) -> Path:
-    """Local folder of the tiny bilingual model, as a project gets it."""
+    """Local folder of the tiny bilingual model, as a project gets it. One worker makes it, the others wait for it."""
     from specs.project import Hub
     from specs.stages import Quiet
     from tasks.models.resolve import resolve_base_model
 
-    return resolve_base_model("package:gatewright-tiny", gatewright_home, Hub(), Quiet()).folder
+    with FileLock(gatewright_home / "tiny-model.lock"):
+        return resolve_base_model("package:gatewright-tiny", gatewright_home, Hub(), Quiet()).folder
+
+
+@pytest.fixture(scope="session")
+def data_run(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Finished]:
+    """A finished run of the data stage in a language, for reading only; made once by each worker."""
+    from tests.support.raw_project import finish
+
+    return cache(lambda language: finish(tmp_path_factory.mktemp(f"data-{language}"), language, tiny_model))
 
 
 @pytest.fixture(scope="module")

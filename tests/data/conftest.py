@@ -1,4 +1,4 @@
-"""One finished run of the data stage per language, and a project to break per test."""
+"""A finished run of the data stage in each language, and a project to break per test."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from specs.project import Project
-from tests.support.raw_project import Finished, finish, make_project
+from tests.support.raw_project import Finished, make_project
 
 
-@pytest.fixture(scope="session", params=["en", "zh"])
-def finished(request: pytest.FixtureRequest, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Finished:
+@pytest.fixture(params=["en", "zh"])
+def finished(request: pytest.FixtureRequest, data_run: Callable[[str], Finished]) -> Finished:
     """A finished run, for reading only."""
-    return finish(tmp_path_factory.mktemp(f"data-{request.param}"), request.param, tiny_model)
+    return data_run(request.param)
 
 
 @pytest.fixture

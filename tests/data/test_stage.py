@@ -185,8 +185,8 @@ def test_a_drop_list_quarantines_over_long_samples(tmp_path: Path, tiny_model: P
     assert all(q["original"] for q in dropped)
 
 
-def test_truncation_cuts_the_prompt_and_counts_it_but_never_the_answer(tmp_path: Path, tiny_model: Path):
-    plain = finish(tmp_path / "a", "en", tiny_model)
+def test_truncation_cuts_the_prompt_and_counts_it_but_never_the_answer(tmp_path: Path, tiny_model: Path, data_run):
+    plain = data_run("en")
     longest = sorted(s["n_tokens"] for s in plain.table("samples") if s["kind"] == "work_order")[-1]
     spec = plain.spec.model_copy(
         update={"sources": [s for s in plain.spec.sources if s.kind in ("work_orders", "fault_codes")]}
@@ -201,10 +201,10 @@ def test_truncation_cuts_the_prompt_and_counts_it_but_never_the_answer(tmp_path:
     assert max(s["n_tokens"] for s in cut.table("samples")) <= longest - 6
 
 
-def test_plain_text_that_is_too_long_can_be_split(tmp_path: Path, tiny_model: Path):
+def test_plain_text_that_is_too_long_can_be_split(tmp_path: Path, tiny_model: Path, data_run):
     spec = make_project(tmp_path, "en")
     spec = spec.model_copy(update={"sources": [s for s in spec.sources if s.kind == "manuals"]})
-    whole = finish(tmp_path / "w", "en", tiny_model)
+    whole = data_run("en")
     run_stage(tmp_path, spec, tiny_model, tmp_path / "o", max_length=90, over_long="split")
     parts = replace(whole, out=tmp_path / "o")
     samples = parts.table("samples")

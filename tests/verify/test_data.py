@@ -19,14 +19,14 @@ from specs.project import Project
 from tasks.data import quoting
 from tasks.prompts import PromptTemplate
 from tasks.verify.data import metrics
-from tests.support.raw_project import EXACT_ROW, VARIANT_ROWS, Finished, finish, run_stage, stage_context
+from tests.support.raw_project import EXACT_ROW, VARIANT_ROWS, Finished, run_stage, stage_context
 
 Rows = list[dict[str, Any]]
 
 
-@pytest.fixture(scope="session", params=["en", "zh"])
-def honest(request: pytest.FixtureRequest, tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    return finish(tmp_path_factory.mktemp(f"verify-{request.param}"), request.param, tiny_model)
+@pytest.fixture(params=["en", "zh"])
+def honest(request: pytest.FixtureRequest, data_run: Callable[[str], Finished]) -> Finished:
+    return data_run(request.param)
 
 
 def measured(run: Finished, out: Path | None = None, project: Path | None = None) -> dict[str, float | None]:

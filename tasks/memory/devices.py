@@ -9,8 +9,10 @@ from typing import Any, Literal
 from pydantic import Field
 
 from specs.base import Strict
+from specs.errors import InputError
 from specs.hardware import GIB, TORCH_OF_DRIVER, Gpu, find_gpu
 from specs.project import Hardware
+from tasks.nvml import ask_driver, first_visible
 
 HOST_RESERVE_SHARE = 0.1
 """Of the machine's memory, left to the system and to ourselves when training runs on the CPU."""
@@ -55,8 +57,6 @@ class Device(Strict):
 
         `visible` is CUDA_VISIBLE_DEVICES, null where it is not set. Raises `InputError` with what there is.
         """
-        from specs.errors import InputError
-
         cards = self.count if visible is None or not self.here else min(self.count, len(_named(visible)))
         if self.kind == "cpu" or ranks <= cards:
             return self
@@ -103,8 +103,6 @@ def device_of_rank(ranks: int, limit_gb: float | None = None) -> Device:
 
 def named(gpu: str, count: int = 1, memory_gb: float | None = None) -> Device:
     """A device of the catalog, or one with `memory_gb` given. Raises `InputError` when neither says its memory."""
-    from specs.errors import InputError
-
     known: Gpu | None
     try:
         known = find_gpu(gpu)
@@ -177,44 +175,35 @@ def _container_limit() -> tuple[int, int] | None:
 
 
 def _cuda_device() -> Device | None:
-    """The first NVIDIA GPU, by its driver; null where there is none, or torch here is built without CUDA."""
-    try:
-        import pynvml
+    """The NVIDIA GPU that CUDA calls the first, by its driver; null without one, or without torch for CUDA."""
+    return ask_driver(_first_gpu) if _torch_has_cuda() else None
 
-        pynvml.nvmlInit()
-    except Exception:
+
+def _first_gpu(nvml: Any) -> Device | None:
+    count = int(nvml.nvmlDeviceGetCount())
+    if count == 0:
         return None
-    try:
-        count = int(pynvml.nvmlDeviceGetCount())
-        if count == 0 or not _torch_has_cuda():
-            return None
-        handle = pynvml.nvmlDeviceGetHandleByIndex(0)
-        name = pynvml.nvmlDeviceGetName(handle)
-        name = name.decode() if isinstance(name, bytes) else str(name)
-        memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
-        major, _ = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
-        return Device(
-            kind="cuda",
-            name=name.removeprefix("NVIDIA "),
-            count=count,
-            usable_bytes=round(int(memory.total) * TORCH_OF_DRIVER),
-            usable_source=f"total of the driver times {TORCH_OF_DRIVER}",
-            free_bytes=int(memory.free),
-            physical_cores=_cores(),
-            bf16=int(major) >= 8,
-            tflops=_tflops(name),
-            host_bytes=cpu_device().usable_bytes,
-            driver=str(pynvml.nvmlSystemGetDriverVersion()),
-        )
-    except pynvml.NVMLError:
-        return None
-    finally:
-        pynvml.nvmlShutdown()
+    handle = first_visible(nvml)
+    name = nvml.nvmlDeviceGetName(handle)
+    name = name.decode() if isinstance(name, bytes) else str(name)
+    memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+    major, _ = nvml.nvmlDeviceGetCudaComputeCapability(handle)
+    return Device(
+        kind="cuda",
+        name=name.removeprefix("NVIDIA "),
+        count=count,
+        usable_bytes=round(int(memory.total) * TORCH_OF_DRIVER),
+        usable_source=f"total of the driver times {TORCH_OF_DRIVER}",
+        free_bytes=int(memory.free),
+        physical_cores=_cores(),
+        bf16=int(major) >= 8,
+        tflops=_tflops(name),
+        host_bytes=cpu_device().usable_bytes,
+        driver=str(nvml.nvmlSystemGetDriverVersion()),
+    )
 
 
 def _tflops(name: str) -> float | None:
-    from specs.errors import InputError
-
     try:
         return find_gpu(name).bf16_dense_tflops
     except InputError:

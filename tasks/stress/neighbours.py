@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 from tasks.memory.devices import Device
-from tasks.training.measure import visible_gpu
+from tasks.nvml import ask_driver, first_visible
 
 MOST_NAMED = 5
 SMALLEST_BYTES = 64 * 2**20
@@ -30,20 +30,14 @@ def told(processes: list[dict[str, Any]]) -> str:
 
 
 def _on_gpu() -> list[dict[str, Any]]:
-    try:
-        import pynvml
+    def processes(nvml: Any) -> list[Any]:
+        handle = first_visible(nvml)
+        return [
+            *nvml.nvmlDeviceGetComputeRunningProcesses(handle),
+            *nvml.nvmlDeviceGetGraphicsRunningProcesses(handle),
+        ]
 
-        pynvml.nvmlInit()
-        try:
-            handle = pynvml.nvmlDeviceGetHandleByIndex(visible_gpu())
-            running = [
-                *pynvml.nvmlDeviceGetComputeRunningProcesses(handle),
-                *pynvml.nvmlDeviceGetGraphicsRunningProcesses(handle),
-            ]
-        finally:
-            pynvml.nvmlShutdown()
-    except Exception:  # no library, no driver, no right to ask
-        return []
+    running = ask_driver(processes) or []
     by_pid = {int(p.pid): None if p.usedGpuMemory is None else int(p.usedGpuMemory) for p in running}
     return [{"name": _name(pid), "pid": pid, "bytes": held} for pid, held in by_pid.items() if pid not in _family()]
 

@@ -7,7 +7,9 @@ import sys
 import threading
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
+from typing import Any, Literal
+
+from tasks.nvml import ask_driver, first_visible
 
 Method = Literal["cuda", "high_water", "sampling"]
 
@@ -124,26 +126,15 @@ def held_for_kernel() -> int:
 
 
 def process_on_gpu() -> int | None:
-    """What the driver counts for this process on the first GPU; null where it does not know the process."""
-    try:
-        import pynvml
+    """What the driver counts for this process on its first GPU; null where it does not know the process."""
 
-        pynvml.nvmlInit()
-        try:
-            handle = pynvml.nvmlDeviceGetHandleByIndex(visible_gpu())
-            processes = pynvml.nvmlDeviceGetComputeRunningProcesses(handle)
-        finally:
-            pynvml.nvmlShutdown()
-    except Exception:  # no library, no driver, no right to ask
-        return None
+    def running(nvml: Any) -> list[Any]:
+        found: list[Any] = nvml.nvmlDeviceGetComputeRunningProcesses(first_visible(nvml))
+        return found
+
+    processes = ask_driver(running) or []
     held = [p.usedGpuMemory for p in processes if p.pid == os.getpid()]
     return int(held[0]) if held and held[0] is not None else None
-
-
-def visible_gpu() -> int:
-    """The driver's number of the GPU that CUDA calls 0."""
-    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
-    return int(first) if first.isdecimal() else 0
 
 
 def _status_bytes(key: str) -> int:

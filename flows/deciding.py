@@ -12,10 +12,10 @@ from flows.entitled import require_entitled
 from flows.frozen import frozen_policy
 from flows.gatefiles import load_proposal
 from flows.ledger import Ledger
-from flows.rehearsing import required_rehearsal
+from flows.rehearsing import rehearsed_otherwise, required_rehearsal
 from flows.standing import waiting
 from flows.state import RunState, fold
-from flows.workspace import Workspace
+from flows.workspace import Workspace, frozen_spec
 from specs.decisions import Authentication
 from specs.errors import PolicyRefused
 from specs.events import DecisionRecorded
@@ -85,6 +85,8 @@ def record(
     document |= {"sequence": event.sequence, "kind": event.kind}
     if gate is not None:
         document |= {"shows": gate.digest, **waiting(frozen_policy(state, workspace.folder), gate).document()}
+    if rehearsal:
+        document["rehearsed_otherwise"] = rehearsed_otherwise(workspace, rehearsal, frozen_spec(workspace))
     document["worker_told"] = event.kind == DecisionRecorded.kind and doorbell.ring(state)
     return document
 

@@ -15,13 +15,35 @@ from typing import Any
 from flows.ledger import Ledger
 from flows.reviewing import evidence_of
 from flows.state import RunState
-from flows.workspace import Workspace
+from flows.workspace import Workspace, frozen_spec
+from specs.bilingual import Texts
 from specs.canonical import sha256_file
-from specs.criteria import blocked
+from specs.criteria import Criterion, blocked
 from specs.errors import GuardRefused, InputError
 from specs.events import RunFinished
+from specs.project import Project
+from specs.proposals import Proposal
 
 TRAIN = "train"
+
+_TEXTS = Texts(
+    {
+        "rehearsed": (
+            "Rehearsal {run} passed under other criteria than this run has: {differences}. "
+            "It shows that the chain works, not that what is asked now would be reached.",
+            "预演 {run} 是按另一套准则通过的，与本次运行不同：{differences}。"
+            "它证明流程可行，不证明现在的要求能够达到。",
+        ),
+        "unreadable": (
+            "The spec of rehearsal {run} cannot be read: its criteria cannot be compared with those of this run.",
+            "无法读取预演 {run} 的规格，因此无法与本次运行的准则比较。",
+        ),
+        "now": ("{stage}: {now}, rehearsed {before}", "{stage}：{now}，预演时 {before}"),
+        "none": ("no criterion", "无此准则"),
+        "blocking": ("{metric} {op} {bound:g}", "{metric} {op} {bound:g}"),
+        "warning": ("{metric} {op} {bound:g} (a warning)", "{metric} {op} {bound:g}（仅警告）"),
+    }
+)
 
 
 def finished_record(workspace: Workspace, state: RunState) -> RunFinished:
@@ -89,3 +111,58 @@ def passed_rehearsal(ledger: Ledger, project: str, fingerprint: str) -> str | No
                     return row.run
                 break
     return None
+
+
+def rehearsed_otherwise(workspace: Workspace, run: str, spec: Project) -> str:
+    """In words how the criteria of the rehearsal `run` differ from those of `spec`; empty where they do not.
+
+    What a rehearsal loosens by itself is no difference. The fingerprint that a rehearsal passed under holds the
+    configuration alone: criteria are edited without training anything else.
+    """
+    language = spec.language
+    try:
+        before = frozen_spec(Workspace(workspace.project_dir, run))
+    except InputError:
+        return _TEXTS(language, "unreadable", run=run)
+    ours, theirs = _criteria(spec), _criteria(before)
+    changed = [key for key in dict.fromkeys([*ours, *theirs]) if ours.get(key) != theirs.get(key)]
+    if not changed:
+        return ""
+    said = [
+        _TEXTS(
+            language,
+            "now",
+            stage=stage,
+            now=_said(ours, stage, metric, spec),
+            before=_said(theirs, stage, metric, spec),
+        )
+        for stage, metric in changed
+    ]
+    return _TEXTS(language, "rehearsed", run=run, differences=("；" if language == "zh" else "; ").join(said))
+
+
+def _criteria(spec: Project) -> dict[tuple[str, str], list[Criterion]]:
+    """The criteria of a run in earnest by stage and metric."""
+    earnest = spec.model_copy(update={"rehearsal": None})
+    found: dict[tuple[str, str], list[Criterion]] = {}
+    for stage in earnest.graph.stages:
+        for criterion in earnest.criteria(stage):
+            found.setdefault((stage, criterion.metric), []).append(criterion)
+    return found
+
+
+def _said(criteria: Mapping[tuple[str, str], list[Criterion]], stage: str, metric: str, spec: Project) -> str:
+    words = [
+        _TEXTS(spec.language, "blocking" if c.blocking else "warning", metric=c.metric, op=c.op, bound=c.bound)
+        for c in criteria.get((stage, metric), [])
+    ]
+    return ", ".join(words) or _TEXTS(spec.language, "none")
+
+
+def rehearsal_note(workspace: Workspace, ledger: Ledger, state: RunState, gate: str, proposal: Proposal) -> str:
+    """What a person should know of the rehearsal that an approval would rest on; empty where nothing is to be said."""
+    try:
+        run = required_rehearsal(workspace, ledger, state, gate, proposal.parameters)
+    except (GuardRefused, InputError):  # approving says so
+        return ""
+    return rehearsed_otherwise(workspace, run, frozen_spec(workspace)) if run else ""

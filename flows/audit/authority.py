@@ -80,7 +80,8 @@ def authority(history: History) -> Part:
     seen["signed"] = signed.seen()
     seen["order"] = f"{len(history.events)} events"
     for name, check_name in CHECKS.items():
-        checks.add(check_name, found[name], seen[name])
+        old = _under_the_old_rule(history, policy) if name == "allowed" else []
+        checks.add(check_name, found[name], seen[name], old)
     _persons(checks, history)
     return checks.part()
 
@@ -302,6 +303,19 @@ def _handed_in(state: RunState, event: Event, came: WorkHandedIn, policy: Policy
     if rules.proves_work(came.authentication, came.version):
         return []
     return [f"work on {came.stage} asks for {rules.work_authentication(came.version)}"]
+
+
+def _under_the_old_rule(history: History, policy: Policy | None) -> list[str]:
+    """Work that was judged by what held when it was handed in, where that is less than what holds now."""
+    if policy is None:
+        return []
+    return [
+        f"event {event.sequence}: work on {came.stage} by {event.actor} is a record of version 1, which could not be "
+        f"signed: {policy.at(came.stage).work_authentication(came.version)} counted where the gate asks for "
+        f"{policy.at(came.stage).authentication}"
+        for event, came in history.of(WorkHandedIn)
+        if policy.at(came.stage).work_authentication(came.version) != policy.at(came.stage).authentication
+    ]
 
 
 def _said_truly(history: History, state: RunState, opened: GateOpened) -> list[str]:

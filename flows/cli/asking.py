@@ -40,7 +40,7 @@ def _ask(workspace: Any, ledger: Any) -> bool:
     from flows.reviewing import gate_facts
 
     facts = gate_facts(workspace, ledger)
-    _show(facts)
+    _show(facts, ledger)
     while True:
         try:
             with _signals_interrupt():
@@ -61,17 +61,20 @@ def _ask(workspace: Any, ledger: Any) -> bool:
             return recorded
         if decision and _edited_meanwhile(workspace, ledger, facts):
             facts = gate_facts(workspace, ledger)
-            _show(facts)
+            _show(facts, ledger)
 
 
-def _show(facts: Any) -> None:
+def _show(facts: Any, ledger: Any) -> None:
     from rich.console import Console
     from rich.markdown import Markdown
 
+    from flows.rehearsing import rehearsal_note
     from flows.reviewing import page
 
     console = Console(stderr=True, emoji=False)
     console.print(Markdown(page(facts)))
+    if note := rehearsal_note(facts.workspace, ledger, facts.state, facts.gate.name, facts.proposal):
+        tell(note)
     if facts.report:
         tell(f"report with plots: {facts.report}")
 

@@ -201,6 +201,8 @@ def _say_recorded(found: Any, choice: str, document: dict[str, Any]) -> None:
     if document["authentication"] == "unauthenticated":
         claim = " (unauthenticated: a claim, allowed because the policy is solo)"
     say(f"recorded: {choice} of gate {document['gate']} round {document['round']} by {document['actor']}{claim}")
+    if document.get("rehearsed_otherwise"):
+        tell(f"note: {document['rehearsed_otherwise']}")
     if document["kind"] == "gate.amended":
         say(f"the gate shows your edit now, as {document['shows'][:DIGEST_DIGITS]}; others confirm it:")
     if document["kind"] != "decision.recorded":

@@ -208,18 +208,20 @@ def review(
 ) -> int:
     """The open gate in the terminal: evidence of the finished stage, the proposal for the next one."""
     from flows.cli.find import find_run
+    from flows.rehearsing import rehearsal_note
     from flows.reviewing import gate_facts, page
 
     found = find_run(run, project)
     facts = gate_facts(found.workspace, found.ledger, gate)
+    note = rehearsal_note(found.workspace, found.ledger, facts.state, facts.gate.name, facts.proposal)
     if as_json:
-        emit(facts.document())
+        emit({**facts.document(), "rehearsed_otherwise": note})
         return EXIT_DONE
     from flows.cli.pages import Page
     from flows.cli.running import how_to_decide
 
     show(Page(page(facts)))
-    say()
+    say(note)
     how_to_decide(facts.state, found.workspace)
     return EXIT_DONE
 

@@ -22,6 +22,7 @@ from specs.events import GateOpened, RunFinished
 from specs.files import write_bytes
 from specs.stages import Quiet, StageContext
 from tests.support import light_run
+from tests.support.cli import called
 
 pytestmark = pytest.mark.usefixtures("light_stages")
 
@@ -109,6 +110,28 @@ def test_training_on_several_devices_needs_a_passed_rehearsal_which_may_begin_wh
     rehearse(project)
     document = light_run.decide(workspace)
     assert (document["choice"], document["rehearsal"]) == ("approve", "small")
+
+
+def test_criteria_that_were_edited_after_a_rehearsal_are_told_to_whoever_approves(project, monkeypatch):
+    monkeypatch.setattr(flows.rehearsing, "devices_of", lambda parameters: 2)
+    rehearse(project)
+    spec = project / "project.yaml"
+    more = "acceptance:\n  evaluate: [{metric: ended_share, op: '>=', bound: 0.25}]\n"
+    before = spec.read_text(encoding="utf-8")
+    assert "acceptance:" not in before
+    spec.write_text(before + more, encoding="utf-8")
+    shown = called("review", "real", "--json", cwd=at_train(project, "real").project_dir).json
+    decided = light_run.decide(Workspace(project, "real"))
+    assert decided["rehearsal"] == "small"
+    for said in (shown["rehearsed_otherwise"], decided["rehearsed_otherwise"]):
+        assert "evaluate: ended_share >= 0.25, rehearsed" in said
+        assert "training_hours" not in said, "what a rehearsal loosens by itself is no difference"
+
+
+def test_nothing_is_said_of_a_rehearsal_under_the_same_criteria(project, monkeypatch):
+    monkeypatch.setattr(flows.rehearsing, "devices_of", lambda parameters: 2)
+    rehearse(project)
+    assert light_run.decide(at_train(project, "real"))["rehearsed_otherwise"] == ""
 
 
 def test_one_device_needs_none(project):

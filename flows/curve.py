@@ -8,6 +8,7 @@ from typing import Any
 
 from specs.base import Language
 from specs.bilingual import Texts
+from specs.costs import STAGE_SECONDS
 from specs.metrics import definitions
 
 QUANTITIES = {
@@ -28,9 +29,13 @@ _WORDS: dict[str, tuple[str, str]] = {
     "rows": ("rows", "行数"),
     "steps": ("steps", "步数"),
     "time": ("time", "时间"),
+    "idle_time": ("time without other programs", "扣除其他程序后的时间"),
     "memory": ("memory", "内存"),
 }
 _word = Texts(_WORDS)
+
+IDLE = "idle_time"
+"""Of times beside `time`: against what they would have been had nothing else run, which is what a sheet expects."""
 
 Curve = list[tuple[str, dict[str, float]]]
 """Per run, oldest first, the mean error of each quantity that its sheet expected and that was measured."""
@@ -43,13 +48,17 @@ def curve(entries: Iterable[Mapping[str, Any]]) -> Curve:
         quantity = QUANTITIES.get(_unit(entry["stage"], entry["metric"]))
         if entry["known"] or quantity is None or not entry["actual"]:
             continue
-        error = abs(entry["expected"] / entry["actual"] - 1)
-        errors.setdefault(entry["run"], {}).setdefault(quantity, []).append(error)
-    order = tuple(dict.fromkeys(QUANTITIES.values()))
+        of_run = errors.setdefault(entry["run"], {})
+        of_run.setdefault(quantity, []).append(abs(entry["expected"] / entry["actual"] - 1))
+        if entry.get("idle"):
+            of_run.setdefault(IDLE, []).append(abs(entry["expected"] / entry["idle"] - 1))
+    order = (*dict.fromkeys(QUANTITIES.values()), IDLE)
     return [(run, {q: sum(found[q]) / len(found[q]) for q in order if q in found}) for run, found in errors.items()]
 
 
 def _unit(stage: str, metric: str) -> str:
+    if metric == STAGE_SECONDS:
+        return "s"
     return next((d.unit for d in definitions(stage) if d.name == metric), "")
 
 

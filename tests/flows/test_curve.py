@@ -27,6 +27,16 @@ def test_each_quantity_has_its_mean_error_per_run():
     assert found[1][1] == pytest.approx({"rows": 0, "steps": 0.1})
 
 
+def test_a_time_counts_twice_where_other_programs_added_to_it():
+    busy = {**entry("a", "train", "training_hours", 2, 8), "idle": 2.5}
+    whole = {**entry("a", "data", "stage_seconds", 10, 20), "idle": None}
+    ((_, errors),) = curve([busy, whole])
+    assert errors == pytest.approx({"time": (0.75 + 0.5) / 2, "idle_time": 0.2})
+    both = [("a", errors), ("b", errors)]
+    assert "time without other programs 20.0%" in lines(both, "en")[1]
+    assert "扣除其他程序后的时间 20.0%" in lines(both, "zh")[1]
+
+
 def test_only_what_the_sheet_said_counts():
     later = entry("a", "train", "training_hours", 2, 2, known=["data"])
     unmeasured = entry("a", "train", "steps_taken", 2, 0)

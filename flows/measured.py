@@ -123,10 +123,9 @@ def new_trials(ledger: Ledger, workspace: Workspace, stage: str, attempt: int, f
         return []
     events = (event.read() for event in ledger.events(workspace.run) if event.kind == TrialEnded.kind)
     known = {e.number for e in events if isinstance(e, TrialEnded) and (e.stage, e.attempt) == (stage, attempt)}
-    trials = [json.loads(line) for line in path.read_text("utf-8").splitlines() if line]
     return [
         TrialEnded.model_validate({**trial, "stage": stage, "attempt": attempt, "why": redacted(trial["why"])})
-        for trial in trials
+        for trial in read_lines(path)
         if trial["number"] not in known
     ]
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from specs.files import write_lines
+from specs.files import read_lines, write_lines
 from specs.parameters import TrainingConfiguration, leaves
 from specs.trials import BASE, CHANGED, TrialEnd, TrialRecord
 from tasks.training.job import Job
@@ -24,8 +23,7 @@ def measured(job: Job) -> Measured:
         return Died(reason_of(job.out))
     if end == "diverged":
         return None
-    points = [json.loads(line) for line in (job.out / PROBES).read_text("utf-8").splitlines()]
-    return ends({int(p["step"]): p["loss"] for p in points}, _planned(job))
+    return ends({int(p["step"]): p["loss"] for p in read_lines(job.out / PROBES)}, _planned(job))
 
 
 def record(jobs: Mapping[Name, Job], model: str, path: Path) -> None:
@@ -70,5 +68,4 @@ def _planned(job: Job) -> int:
 
 def read_records(path: Path) -> list[TrialRecord]:
     """The trainings in a `trials.jsonl`, in their order; none where there is no such file."""
-    lines = path.read_bytes().splitlines() if path.is_file() else []
-    return [TrialRecord.model_validate_json(line) for line in lines]
+    return [TrialRecord.model_validate(line) for line in read_lines(path)] if path.is_file() else []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from specs.base import Language
+from specs.bilingual import Texts
 from specs.trials import Confirmation, MeasuredOn, Outcome, TrialsReport
 
 _TEXTS: dict[str, tuple[str, str]] = {
@@ -47,10 +48,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "cause.failed": ("{message}", "出错：{message}"),
 }
 
-
-def _text(language: Language, key: str, **values: object) -> str:
-    english, chinese = _TEXTS[key]
-    return (chinese if language == "zh" else english).format(**values)
+_text = Texts(_TEXTS)
 
 
 def setting(language: Language, of: Outcome) -> str:

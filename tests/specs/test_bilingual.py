@@ -19,9 +19,12 @@ def _texts() -> list[tuple[str, dict[str, tuple[str, str]]]]:
     for path in sorted(p for name in ("specs", "tasks", "agents", "flows") for p in (ROOT / name).rglob("*.py")):
         body = ast.parse(path.read_text("utf-8")).body
         tables = {node.target.id: node.value for node in body if isinstance(node, ast.AnnAssign) and node.value}
-        given = [node.value for node in body if isinstance(node, ast.Assign)]
-        made = [call.args[0].id for call in given if ast.unparse(call).startswith("Texts(")]
-        found += [(f"{path.relative_to(ROOT)} {name}", ast.literal_eval(tables[name])) for name in made]
+        calls = [n for node in body for n in ast.walk(node) if isinstance(n, ast.Call)]
+        for call in calls:
+            if isinstance(call.func, ast.Name) and call.func.id == "Texts":
+                table = call.args[0]
+                table = tables[table.id] if isinstance(table, ast.Name) else table
+                found.append((f"{path.relative_to(ROOT)}:{call.lineno}", ast.literal_eval(table)))
     return found
 
 

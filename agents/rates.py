@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from specs.costs import Took
+from specs.costs import STAGE_SECONDS, Took
 from specs.results import BUSY
 
 if TYPE_CHECKING:
@@ -124,3 +124,31 @@ def _kept_busy(took: Took) -> float:
 
 def _most(took: Took) -> float:
     return max(_kept_busy(took), took.cores or 0.0)
+
+
+def together(pieces: Sequence[Took], kind: str) -> Took | None:
+    """The pieces of a stage that are of a kind, as one; null where there is none."""
+    mine = [p for p in pieces if p.kind == kind]
+    if not mine:
+        return None
+    cpu = [p.cpu_s for p in mine if p.cpu_s is not None]
+    names = {name for p in mine for name in p.work}
+    return mine[0].model_copy(
+        update={
+            "work": {name: sum(p.work.get(name, 0.0) for p in mine) for name in sorted(names)},
+            "wall_s": sum(p.wall_s for p in mine),
+            "cpu_s": sum(cpu) if len(cpu) == len(mine) else None,
+            "cores": sum(p.cores or 0.0 for p in mine) / len(mine) or None,
+        }
+    )
+
+
+def alone(pieces: Sequence[Took], metric: str, unit: str, value: float) -> float | None:
+    """What a measured time of a stage would have been without other programs, as far as its own `pieces` tell.
+
+    Null of what is no time, and where nothing was measured that tells.
+    """
+    took = together(pieces, "stage" if metric == STAGE_SECONDS else "steps")
+    if unit not in ("s", "h") or took is None or took.others_cpu_share is None or took.cpu_s is None:
+        return None
+    return value * idle_seconds(took, pieces)[0] / took.wall_s

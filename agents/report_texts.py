@@ -28,6 +28,12 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "Other programs used {share} % of the processors' time meanwhile: times hold for a machine this busy.",
         "其间其他程序占用了处理器时间的 {share} %：各项时间只对同样繁忙的机器成立。",
     ),
+    "others_took": (
+        " About {share} % of this stage's time went to them: alone it would have taken {alone} of its {took}.",
+        "本阶段约 {share} % 的时间被其占去：独占机器时约需 {alone}（实际 {took}）。",
+    ),
+    "cpu_time": ("Processor time", "处理器时间"),
+    "alone": ("{value}; alone {alone}", "{value}；独占时 {alone}"),
     "took": ("Took", "用时"),
     "base_model": ("Base model", "基座模型"),
     "ungated": (

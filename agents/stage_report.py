@@ -24,11 +24,11 @@ from agents.report_stages import stage_blocks
 from agents.report_texts import stage_title, t
 from agents.subtasks import subtasks
 from agents.subtasks import title as subtask_title
-from agents.task_sheet import ExpectedRow
+from agents.task_sheet import ExpectedRow, alone_of
 from agents.units import duration, human, significant, with_interval
 from specs.added import SELF_REPORTED
 from specs.base import Language
-from specs.costs import TITLES
+from specs.costs import STAGE_SECONDS, TITLES
 from specs.criteria import Verdict, blocked
 from specs.decisions import Decision
 from specs.files import write_bytes
@@ -158,7 +158,13 @@ def busy_line(evidence: Evidence, language: Language) -> list[Block]:
     share = evidence.others_cpu_share
     if share is None or share < BUSY:
         return []
-    return [Paragraph(t(language, "others_busy", share=significant(100 * share)), "quiet")]
+    said = t(language, "others_busy", share=significant(100 * share))
+    whole = next((took.wall_s for took in evidence.took if took.kind == "stage"), None)
+    own = alone_of(evidence, STAGE_SECONDS)
+    if whole and own is not None and own < whole:
+        lost = significant(round(100 * (1 - own / whole)))
+        said += t(language, "others_took", share=lost, alone=duration(own), took=duration(whole))
+    return [Paragraph(said, "quiet")]
 
 
 def _facts(evidence: Evidence, spec: Project) -> Table:
@@ -171,6 +177,8 @@ def _facts(evidence: Evidence, spec: Project) -> Table:
         [Cell(t(language, "started")), Cell(evidence.started_at.strftime("%Y-%m-%d %H:%M:%S %Z"), data=True)],
         [Cell(t(language, "took")), Cell(duration(took), data=True)],
     ]
+    if computed := next((took.cpu_s for took in evidence.took if took.kind == "stage"), None):
+        rows.append([Cell(t(language, "cpu_time")), Cell(duration(computed), data=True)])
     if evidence.others_cpu_share is not None:
         share = significant(100 * evidence.others_cpu_share)
         rows.append([Cell(t(language, "other_programs")), Cell(t(language, "others_share", share=share))])
@@ -248,7 +256,8 @@ def expected_rows(expected: Sequence[Expectation | ExpectedRow], evidence: Evide
         actual = metric.value if metric else None
         if isinstance(item, ExpectedRow):
             if item.stage == evidence.stage:
-                rows.append(item.model_copy(update={"actual": actual}))
+                found = {"actual": actual, "alone": alone_of(evidence, item.metric)}
+                rows.append(item.model_copy(update=found))
             continue
         rows.append(
             ExpectedRow(
@@ -256,6 +265,7 @@ def expected_rows(expected: Sequence[Expectation | ExpectedRow], evidence: Evide
                 metric=item.metric,
                 expected=item.value,
                 actual=actual,
+                alone=alone_of(evidence, item.metric),
                 unit=item.unit,
                 why=item.why,
                 low=item.low,
@@ -284,7 +294,7 @@ def expected_table(rows: Sequence[ExpectedRow], spec: Project, with_stage: bool 
         cells = [
             Cell(metric_title(row.stage, row.metric, language, spec)),
             Cell(with_interval(row.expected, row.low, row.high, row.unit, language), number=True),
-            Cell(t(language, "pending") if row.actual is None else human(row.actual, row.unit, language), number=True),
+            Cell(_came(row, language), number=True),
             Cell(shown, number=True, tone="warn" if difference is not None and abs(difference) > 0.2 else ""),
             Cell(row.why, tone="quiet"),
         ]
@@ -299,6 +309,14 @@ def expected_table(rows: Sequence[ExpectedRow], spec: Project, with_stage: bool 
         if with_stage
         else Table(header, table)
     )
+
+
+def _came(row: ExpectedRow, language: Language) -> str:
+    """The number that came; of a time on a busy machine also what it would have been without other programs."""
+    if row.actual is None:
+        return t(language, "pending")
+    shown = human(row.actual, row.unit, language)
+    return shown if row.alone is None else t(language, "alone", value=shown, alone=human(row.alone, row.unit, language))
 
 
 def _difference(difference: float | None) -> str:

@@ -10,12 +10,13 @@ from agents.completeness import Facts, findings
 from agents.contract import MemoryFunction, ProposerContext
 from agents.expectations import expectations
 from agents.gate_rules import suggest
+from agents.rates import alone
 from agents.sheet_texts import GOAL
 from agents.subtasks import subtasks
 from specs.base import Strict
 from specs.project import Project
 from specs.proposals import Expectation, Proposal, SheetStage, TaskSheet
-from specs.results import Evidence
+from specs.results import BUSY, Evidence
 from specs.stage_graph import RELEASE
 
 
@@ -34,13 +35,25 @@ class ExpectedRow(Strict):
     signed: float | None = None
     low: float | None = None
     high: float | None = None
+    alone: float | None = None
+    """Of a time on a busy machine: what it would have been without other programs. That is what is expected."""
 
     @property
     def difference(self) -> float | None:
-        """(actual - expected) / expected; null where that has no meaning."""
-        if self.actual is None or self.expected == 0:
+        """(actual - expected) / expected; null where that has no meaning. Other programs are no part of it."""
+        came = self.actual if self.alone is None else self.alone
+        if came is None or self.expected == 0:
             return None
-        return (self.actual - self.expected) / abs(self.expected)
+        return (came - self.expected) / abs(self.expected)
+
+
+def alone_of(evidence: Evidence, name: str) -> float | None:
+    """What a time of a stage on a busy machine would have been without other programs; null of all else."""
+    metric = evidence.measured(name)
+    busy = evidence.others_cpu_share is not None and evidence.others_cpu_share >= BUSY
+    if not busy or metric is None or metric.value is None:
+        return None
+    return alone(evidence.took, name, metric.unit, metric.value)
 
 
 def draft_sheet(spec: Project, source_summaries: Sequence[dict[str, Any]], goal: str = "") -> TaskSheet:
@@ -180,6 +193,7 @@ def expected_beside_actual(
                     metric=expectation.metric,
                     expected=expectation.value,
                     actual=metric.value if metric else None,
+                    alone=alone_of(found, expectation.metric) if found else None,
                     unit=expectation.unit,
                     why=expectation.why,
                     signed=signed[name].value if name in signed else None,

@@ -11,7 +11,6 @@ import platform
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from filelock import FileLock
@@ -170,20 +169,3 @@ def remembered(device: str | None = None) -> tuple[list[Took], int]:
         counts[kind] = counts.get(kind, 0) + 1
         found.append(took)
     return found, unread
-
-
-def together(pieces: Sequence[Took], kind: str) -> Took | None:
-    """The pieces of a stage that are of a kind, as one."""
-    mine = [p for p in pieces if p.kind == kind]
-    if not mine:
-        return None
-    cpu = [p.cpu_s for p in mine if p.cpu_s is not None]
-    names = {name for p in mine for name in p.work}
-    return mine[0].model_copy(
-        update={
-            "work": {name: sum(p.work.get(name, 0.0) for p in mine) for name in sorted(names)},
-            "wall_s": sum(p.wall_s for p in mine),
-            "cpu_s": sum(cpu) if len(cpu) == len(mine) else None,
-            "cores": median(p.cores or 0.0 for p in mine) or None,
-        }
-    )

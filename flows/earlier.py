@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from agents.rates import idle_seconds
-from flows.costs import machine, together
+from agents.rates import alone, together
+from flows.costs import machine
 from flows.ledger import Ledger
 from flows.rehearsing import is_rehearsal
 from flows.reviewing import approved_proposals, evidence_of
@@ -97,12 +97,13 @@ def results_of(
 
 def _took(evidence: Evidence, expectation: Expectation) -> dict[str, Any]:
     """What the work behind a time took, with the load it ran under, and whether it ran on another machine than this."""
-    found: dict[str, Any] = {"idle": None}
     actual = evidence.measured(expectation.metric)
     if not evidence.took or not expectation.work or actual is None or actual.value is None:
-        return found
+        return {"idle": None}
     elsewhere = any(t.device != machine() for t in evidence.took)
     took = together(evidence.took, "stage" if expectation.metric == STAGE_SECONDS else "steps")
-    if took is not None and not elsewhere:
-        found |= {"idle": actual.value * idle_seconds(took, evidence.took)[0] / took.wall_s}
-    return {**found, "elsewhere": elsewhere, "took": took.model_dump(mode="json") if took and not elsewhere else None}
+    return {
+        "idle": alone(evidence.took, expectation.metric, expectation.unit, actual.value),
+        "elsewhere": elsewhere,
+        "took": took.model_dump(mode="json") if took and not elsewhere else None,
+    }

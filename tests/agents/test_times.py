@@ -8,12 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.blocks import to_markdown
 from agents.rates import Timed, idle_seconds, predict
+from agents.stage_report import expected_rows, stage_document
 from agents.task_sheet import sheet_of
 from agents.times import setting_of
 from specs.costs import Took
 from specs.parameters import TrainingConfiguration
-from tests.agents.proposer_cases import context, write_model
+from specs.proposals import Expectation
+from tests.agents.proposer_cases import context, data_evidence, project, write_model
 
 SURVEY = {"rows": 460, "distinct": 440, "complete": True, "mean_tokens": 120.5, "longest_tokens": 250}
 THUMB = {"starts": 7.0, "micro_batches": 0.04, "operations": 1e-11}
@@ -158,3 +161,32 @@ def test_every_stage_that_can_be_counted_says_how_long_it_takes(tmp_path):
     whole = {s.name: e for s in sheet.stages for e in s.expected if e.metric == "stage_seconds"}
     assert list(whole) == ["data", "dry_run", "stress_test", "train", "evaluate"]
     assert all(e.low < e.value < e.high for e in whole.values())
+
+
+@pytest.mark.parametrize(
+    ("language", "said", "row"),
+    [
+        (
+            "en",
+            "About 80 % of this stage's time went to them: alone it would have taken 20 s of its 100 s.",
+            "alone 20 s",
+        ),
+        ("zh", "本阶段约 80 % 的时间被其占去：独占机器时约需 20 s（实际 100 s）。", "独占时 20 s"),
+    ],
+)
+def test_a_busy_stage_says_what_went_to_other_programs_and_counts_without_it(tmp_path, language, said, row):
+    whole = took(kind="stage", stage="data", wall_s=100.0, cpu_s=20.0, others_cpu_share=0.8, model="", setting="")
+    evidence = data_evidence().model_copy(update={"took": [whole], "others_cpu_share": 0.8})
+    expected = Expectation(metric="stage_seconds", value=25, unit="s", low=20, high=30, work={"starts": 1})
+    (compared,) = expected_rows([expected], evidence)
+    assert (compared.actual, compared.alone, compared.difference) == (100, 20, pytest.approx(-0.2))
+    shown = to_markdown(stage_document(tmp_path, evidence, [expected], project(language=language)))
+    assert said in shown
+    assert row in shown
+
+
+def test_a_quiet_stage_says_nothing_of_other_programs():
+    whole = took(kind="stage", stage="data", wall_s=21.0, cpu_s=20.0, model="", setting="")
+    evidence = data_evidence().model_copy(update={"took": [whole], "others_cpu_share": 0.02})
+    (compared,) = expected_rows([Expectation(metric="stage_seconds", value=25, unit="s")], evidence)
+    assert (compared.actual, compared.alone) == (21, None)

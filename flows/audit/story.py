@@ -19,6 +19,7 @@ from flows.ledger import Ledger
 from flows.ledger.chain import opened, timestamp
 from flows.run_state import Attempt, Gate
 from specs.base import Language
+from specs.costs import STAGE_SECONDS
 from specs.criteria import Metric, Verdict
 from specs.errors import GatewrightError, InputError
 from specs.events import (
@@ -249,9 +250,12 @@ def _attempt(history: History, attempt: Attempt, language: Language) -> list[str
     expected = {e.metric: e for e in _expected(history, attempt)}
     verdicts = {v.metric: v for v in evidence.verdicts}
     rows = [tuple(word(language, "header").split("|"))]
-    names = [name for name in evidence.metrics if name in expected or name in verdicts]
+    came = dict(evidence.metrics)
+    if (whole := evidence.measured(STAGE_SECONDS)) is not None:
+        came[STAGE_SECONDS] = whole
+    names = [name for name in came if name in expected or name in verdicts]
     for name in sorted(names, key=lambda n: (verdicts[n].passed if n in verdicts else True, n)):
-        metric, wanted = evidence.metrics[name], expected.get(name)
+        metric, wanted = came[name], expected.get(name)
         rows.append(
             (
                 metric_title(attempt.stage, name, language, history.spec),

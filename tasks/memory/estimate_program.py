@@ -45,6 +45,12 @@ def quiet_libraries() -> None:
     warnings.filterwarnings("ignore")
 
 
+def without_bitsandbytes() -> None:
+    """In a process that only traces: peft would import it, and half of torch's compiler with it. Packed layers and
+    8-bit states are modelled here, and no trace runs its code."""
+    sys.modules["bitsandbytes"] = None  # type: ignore[assignment]
+
+
 @contextmanager
 def told(wanted: TraceSettings, done: str) -> Iterator[None]:
     """What torch says of a model that it cannot run is an error for the person: it cannot be `done`."""
@@ -61,5 +67,10 @@ def told(wanted: TraceSettings, done: str) -> Iterator[None]:
         ) from error
 
 
+def main() -> int:
+    """The program."""
+    return work(body)
+
+
 if __name__ == "__main__":
-    sys.exit(work(body))
+    sys.exit(main())

@@ -19,11 +19,11 @@ from specs.criteria import judge
 from specs.metrics import default_criteria
 from specs.parameters import StressTestParameters, TrainingConfiguration
 from specs.project import Project
-from specs.stages import Quiet, StageContext
+from specs.stages import StageContext
 from tasks.data.batch_plan import PlanRow, plan_batches
 from tasks.memory.worst import stress_plan, worst_steps
-from tasks.stress_test import run
 from tasks.verify.stress_test import metrics
+from tests.support.forked_stage import run_stage
 
 WORDS = ["spindle", "bearing", "noise", "alarm", "E101", "coolant", "axis", "drive", "replace", "belt", "overheats"]
 
@@ -70,7 +70,7 @@ def finished(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Stag
         out_dir=out,
         checkpoints_dir=root / "checkpoints",
     )
-    run(context, Quiet())
+    assert "notes" in (outcome := run_stage(context)), outcome
     return context
 
 

@@ -22,7 +22,7 @@ from flows.starting import start_run
 from flows.workspace import Workspace
 from specs.errors import GatewrightError, GuardRefused, InputError
 from specs.policy import Policy
-from tests.support.cli import Answer, gatewright
+from tests.support.cli import Answer, called, gatewright
 
 SPEC = """\
 project: small
@@ -46,7 +46,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def refused(project: Path, command: str = "check") -> Answer:
-    answer = gatewright(command, ".", "--json", cwd=project)
+    answer = called(command, ".", "--json", cwd=project)
     assert answer.code == 2, answer.out
     assert answer.json["error"]["exit_code"] == 2
     return answer
@@ -152,7 +152,7 @@ def test_a_full_disk_is_said_in_words(project: Path) -> None:
     ],
 )
 def test_every_command_refuses_what_it_cannot_use_with_exit_code_2(project: Path, words: tuple[str, ...]) -> None:
-    answer = gatewright(*words, "--json", cwd=project)
+    answer = called(*words, "--json", cwd=project)
     assert answer.code == 2, (answer.out, answer.err)
     assert answer.json["error"]["message"]
     assert answer.json["error"]["hint"]
@@ -187,7 +187,8 @@ def with_run(project: Path) -> Path:
     ],
 )
 def test_a_bad_command_line_or_path_is_answered_in_json_with_a_way_out(with_run: Path, words: tuple[str, ...]) -> None:
-    answer = gatewright(*words, "--json", cwd=with_run)
+    run = called if all(word.isprintable() for word in words) else gatewright  # a terminal's bytes are no text here
+    answer = run(*words, "--json", cwd=with_run)
     error = answer.json["error"]
     assert (answer.code, error["exit_code"]) == (2, 2), answer.out
     assert error["hint"]
@@ -196,7 +197,7 @@ def test_a_bad_command_line_or_path_is_answered_in_json_with_a_way_out(with_run:
 
 
 def test_without_json_a_usage_error_stays_words(project: Path) -> None:
-    answer = gatewright("approve", cwd=project)
+    answer = called("approve", cwd=project)
     assert (answer.code, answer.out) == (2, "")
     assert "--as" in answer.err
     assert gatewright("status", "--help", "--json", cwd=project).code == 0
@@ -214,8 +215,8 @@ def test_a_stage_by_itself_looks_for_its_run_in_the_ledger_of_the_spec(project: 
     with (project / "project.yaml").open("a", encoding="utf-8") as file:
         file.write(f"ledger: sqlite:///{project.as_posix()}/shared.db\n")
     start_run(project, "elsewhere")
-    assert gatewright("status", "--json", cwd=project).json["run"] == "elsewhere"
-    error = gatewright("stage", "dry_run", ".", "--run", "elsewhere", "--json", cwd=project).json["error"]
+    assert called("status", "--json", cwd=project).json["run"] == "elsewhere"
+    error = called("stage", "dry_run", ".", "--run", "elsewhere", "--json", cwd=project).json["error"]
     assert "has not published" in error["message"]
 
 
@@ -227,7 +228,7 @@ def test_the_lines_that_say_how_to_decide_can_be_pasted(project: Path) -> None:
     where = f" --project {shlex.quote(str(folder))}"
     said = "\n".join(running.decision_lines(state, workspace, where))
     assert shlex.split(said.splitlines()[-1].split(":", 1)[1])[-1] == str(folder)
-    answer = gatewright("gates", "--project", folder, cwd=folder.parent)
+    answer = called("gates", "--project", folder, cwd=folder.parent)
     assert answer.code == 0, answer.err
 
 

@@ -16,7 +16,7 @@ from specs.errors import PolicyRefused
 from specs.events import DecisionRecorded
 from specs.loading import load_project
 from tests.support import light_run
-from tests.support.cli import gatewright
+from tests.support.cli import called
 
 
 @pytest.fixture
@@ -84,22 +84,22 @@ def test_forgetting_what_an_open_gate_shows_is_warned_of_and_status_says_the_way
     light_run.passage(workspace)
     light_run.decide(workspace)
     light_run.passage(workspace)
-    before = gatewright("status", "--json", cwd=workspace.project_dir).json
+    before = called("status", "--json", cwd=workspace.project_dir).json
     assert before["open_gates"][0]["missing"] == []
     forget = ("forget", "--path", "01-data/001", "--as", "me", "-m", "asked")
-    looked = gatewright(*forget, cwd=workspace.project_dir)
+    looked = called(*forget, cwd=workspace.project_dir)
     assert "warning, if you do: gate dry_run round 1" in looked.err
-    done = gatewright(*forget, "--yes", cwd=workspace.project_dir)
+    done = called(*forget, "--yes", cwd=workspace.project_dir)
     way_out = "gatewright rework r1 --stage data --as WHO"
     assert way_out in done.err
-    told = gatewright("status", cwd=workspace.project_dir)
+    told = called("status", cwd=workspace.project_dir)
     assert way_out in told.out
     assert "waits for me" not in told.out
-    assert way_out in gatewright("gates", cwd=workspace.project_dir).out
-    refused = gatewright("approve", "--as", "me", "--yes", cwd=workspace.project_dir)
+    assert way_out in called("gates", cwd=workspace.project_dir).out
+    refused = called("approve", "--as", "me", "--yes", cwd=workspace.project_dir)
     assert refused.code == 6
     assert way_out in refused.err
-    back = gatewright("rework", "--stage", "data", "--as", "me", "-m", "anew", "--yes", cwd=workspace.project_dir)
+    back = called("rework", "--stage", "data", "--as", "me", "-m", "anew", "--yes", cwd=workspace.project_dir)
     assert back.code == 0, back.err
 
 
@@ -108,12 +108,12 @@ def test_what_gc_deletes_is_a_setting_of_the_spec(tmp_path: Path):
     left = project / "ungated" / "x"
     left.mkdir(parents=True)
     (left / "f").write_text("x")
-    found = gatewright("gc", "--json", cwd=project).json
+    found = called("gc", "--json", cwd=project).json
     assert [c["path"] for c in found["candidates"]] == ["ungated/x"]
-    assert gatewright("gc", "--older-than", "7d", "--json", cwd=project).json["candidates"] == []
+    assert called("gc", "--older-than", "7d", "--json", cwd=project).json["candidates"] == []
     spec = project / "project.yaml"
     spec.write_text(spec.read_text().replace("older_than: 0d", "older_than: soon"))
-    assert gatewright("check", cwd=project).code == 2
+    assert called("check", cwd=project).code == 2
 
 
 @pytest.mark.parametrize(("given", "width"), [("90", 90), ("", 120), ("wide", 120), ("3", 120), ("٩٠", 120)])

@@ -21,7 +21,7 @@ from agents.facts import parameter_count
 from agents.times import setting_of
 from agents.work import training_work
 from specs.canonical import canonical_bytes
-from specs.costs import STAGE_SECONDS, Took
+from specs.costs import COUNTING, STAGE_SECONDS, Took
 from specs.files import write_bytes
 from specs.places import home
 from specs.proposals import Proposal
@@ -81,7 +81,7 @@ def took_of(proposal: Proposal, folder: Path, meter: Meter, model: ResolvedModel
         found += [{**piece, **about} for piece in steps_of(folder / "artifacts", model.folder)]
     if not found:
         return []
-    common = {"stage": stage, "device": machine(), "others_cpu_share": meter.others}
+    common = {"stage": stage, "device": machine(), "others_cpu_share": meter.others, "counting": COUNTING}
     return [Took.model_validate({**piece, **common}) for piece in found]
 
 
@@ -133,8 +133,9 @@ def remember(pieces: Sequence[Took]) -> str:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{file}.lock", timeout=10):
+            torn = file.is_file() and not file.read_bytes().endswith(b"\n")  # by a loss of power: a line of its own
             with file.open("ab") as target:
-                target.write(data)
+                target.write(b"\n" * torn + data)
                 target.flush()
                 os.fsync(target.fileno())
             lines = file.read_bytes().splitlines(keepends=True)
@@ -148,7 +149,7 @@ def remember(pieces: Sequence[Took]) -> str:
 def remembered(device: str | None = None) -> tuple[list[Took], int]:
     """(what work took on this machine, newest first; lines that cannot be read and teach nothing)."""
     try:
-        lines = costs_file().read_bytes().splitlines()
+        lines = [line for line in costs_file().read_bytes().split(b"\n") if line.strip()]
     except OSError:
         return [], 0
     device = machine() if device is None else device
@@ -164,7 +165,9 @@ def remembered(device: str | None = None) -> tuple[list[Took], int]:
             unread += 1
             continue
         kind = (took.kind, took.stage if took.kind == "stage" else "") if took else None
-        if took is None or kind is None or took.device != device or counts.get(kind, 0) >= READ:
+        if took is None or kind is None or counts.get(kind, 0) >= READ:
+            continue
+        if (took.device, took.counting) != (device, COUNTING):
             continue
         counts[kind] = counts.get(kind, 0) + 1
         found.append(took)

@@ -9,6 +9,7 @@ from agents.gate_rules import suggest
 from agents.proposer import MemoryFunction, ProposerContext
 from agents.sheet_file import FILE_NAME
 from agents.task_sheet import sheet_of
+from flows.costs import costs_file, remembered
 from flows.earlier import earlier_results
 from flows.ledger import Ledger
 from flows.ledgers import absent
@@ -21,6 +22,7 @@ from specs.errors import InputError, SpecError
 from specs.files import storage_errors, write_bytes
 from specs.loading import LoadedProject, load_project
 from specs.proposals import TaskSheet
+from specs.stages import Progress
 from tasks.models.resolve import model_kind
 
 
@@ -51,10 +53,11 @@ class Written:
     kept: int
 
 
-def draft(project: Path, goal: str | None) -> Draft:
+def draft(project: Path, goal: str | None, progress: Progress | None = None) -> Draft:
     """The sheet by rules: from the spec, the sources as they lie there, the base model and the earlier runs.
 
-    It is what the first gate of a run would show. A model that is not on this machine is not fetched for a draft.
+    It is what the first gate of a run would show. A model that is not on this machine is not fetched for a draft; one
+    that an installed package brings is made a folder once, which the run then finds.
     """
     from tasks.data.probe import probe_sources
     from tasks.memory import this_device
@@ -66,7 +69,11 @@ def draft(project: Path, goal: str | None) -> Draft:
         raise SpecError(problems)
     workspace, notes = Workspace(loaded.folder, ""), []
     here = model_kind(spec.base_model, loaded.folder) != "hub"
-    model = model_of(workspace, spec).folder if here else None
+    resolved = model_of(workspace, spec, progress) if here else None
+    model = resolved.folder if resolved else None
+    costs, unread = remembered()
+    if unread:
+        notes.append(f"{unread} lines of {costs_file()} cannot be read and teach nothing")
     if model is None:
         notes.append(f"hours and memory are left out: {spec.base_model} is fetched by the first `gatewright run`")
     place = ledger_url(loaded.folder, spec)
@@ -76,6 +83,8 @@ def draft(project: Path, goal: str | None) -> Draft:
         source_summaries=[s.model_dump(mode="json") for s in sources],
         survey=survey_of(loaded.folder, spec, model, goal or ""),
         base_model=model,
+        model_sha256=resolved.sha256 if resolved else "",
+        costs=costs,
         device=this_device(spec.hardware, spec.launcher.memory_gb).facts(),
         history=[] if absent(place) else earlier_results(Ledger.open(place), workspace, spec.project),
     )

@@ -12,7 +12,7 @@ from flows.rehearsing import is_rehearsal
 from flows.reviewing import approved_proposals, evidence_of
 from flows.state import fold
 from flows.workspace import Workspace, frozen_spec
-from specs.costs import STAGE_SECONDS
+from specs.costs import COUNTING, STAGE_SECONDS
 from specs.errors import GatewrightError
 from specs.project import Project
 from specs.proposals import Expectation, Proposal
@@ -105,5 +105,5 @@ def _took(evidence: Evidence, expectation: Expectation) -> dict[str, Any]:
     return {
         "idle": alone(evidence.took, expectation.metric, expectation.unit, actual.value),
         "elsewhere": elsewhere,
-        "took": took.model_dump(mode="json") if took and not elsewhere else None,
+        "took": took.model_dump(mode="json") if took and not elsewhere and took.counting == COUNTING else None,
     }

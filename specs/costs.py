@@ -15,6 +15,10 @@ TITLES: dict[str, dict[Language, str]] = {STAGE_SECONDS: {"en": "time of the who
 """Of what every stage has and no artifact shows, so that it is no metric."""
 
 
+COUNTING = 2
+"""Version of how work is counted: what was counted otherwise says nothing of the rates of now."""
+
+
 class Took(Strict):
     """A piece of work: seconds on the clock, seconds of processor time, and how much was done.
 
@@ -24,6 +28,7 @@ class Took(Strict):
 
     kind: Literal["stage", "steps"] = Field(description="a whole stage, or optimizer steps")
     work: dict[str, float]
+    counting: int = Field(1, description="the version of `COUNTING` that counted the work")
     wall_s: float = Field(gt=0)
     cpu_s: float | None = Field(None, ge=0, description="of all processes that did it; null: not measured")
     cores: float | None = Field(None, ge=0, description="most processors it kept busy: of ten steps nine kept fewer")

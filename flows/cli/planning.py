@@ -142,12 +142,14 @@ def decompose(
 ) -> int:
     """Draft the task sheet: per stage its inputs, expected outputs in numbers, criteria, budget and signers."""
     from agents.reporter import sheet_page
+    from flows.cli.progress import for_terminal
     from flows.decomposing import draft, require_no_goal, write_to
     from flows.sheets import read_back
 
     if write or check_file or to is not None:
         require_no_goal(goal, to)
-    drafted = draft(project, goal)
+    with for_terminal() as progress:
+        drafted = draft(project, goal, progress)
     spec, sheet = drafted.loaded.spec, drafted.sheet
     if check_file:
         sheet = read_back(drafted.loaded.folder, drafted.context, sheet)

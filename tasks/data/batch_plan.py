@@ -3,8 +3,8 @@
 Steps come first: an epoch's samples are ordered by length (with a little noise, so that epochs differ), cut into
 groups of `effective_batch`, and the groups are shuffled. Only then is each step cut into micro batches, so that
 1 x 8 and 8 x 1 hold the same samples in every optimizer step. With a token budget, a step of long samples is cut into
-more and smaller micro batches; with packing, samples of a step share rows, so that it needs fewer. The samples of the
-step stay the same.
+more and smaller micro batches; with packing, samples of a step share rows, so that it needs fewer; filled micro batches
+take as many short samples as hold no more tokens than the longest ones do. The samples of the step stay the same.
 """
 
 from __future__ import annotations
@@ -81,15 +81,18 @@ def plan_batches(
     a step are dealt to the ranks in turn, the longest first; with `max_tokens_per_micro_batch` each holds at most so
     many padded tokens, and every rank gets as many of them as the others where a step has samples enough. With
     `plain_text_share` an epoch takes that share of plain text (`plain` are its ids; see `objectives.py`). With
-    `packing` a micro batch has `micro_batch` rows of at most `max_length` tokens, each of as many samples as fit.
+    `packing` a micro batch has `micro_batch` rows of at most `max_length` tokens, each of as many samples as fit. With
+    `fill_micro_batches` it has more than `micro_batch` rows where they are short: as many as keep it within the budget,
+    without one within `micro_batch` times the longest sample.
     Raises `InputError` for no samples, a sample longer than `max_length` or than the budget, a step above
     `max_tokens_per_step`, micro batches that the ranks cannot share, or packing without two samples that fit.
     """
     ranks = training.ranks if ranks is None else ranks
     _check(samples, training, ranks)
     rows: list[PlanRow] = []
+    longest = max(n_tokens for _, n_tokens in samples)
     for epoch, step, group in _all_steps(samples, training, plain):
-        planned = list(_planned(_cut(group, training, ranks), ranks, epoch, step))
+        planned = list(_planned(_cut(group, training, ranks, longest), ranks, epoch, step))
         _within_budget(planned, training)
         rows.extend(planned)
     if training.packing and not any(row.start for row in rows):
@@ -131,18 +134,29 @@ def _steps(samples: Sequence[tuple[str, int]], size: int, seed: int, epoch: int)
     return groups + ([partial] if partial else [])
 
 
-def _cut(group: Sequence[Sized], training: TrainingConfiguration, ranks: int) -> list[list[Row]]:
+def _cut(group: Sequence[Sized], training: TrainingConfiguration, ranks: int, longest: int) -> list[list[Row]]:
     """The micro batches of a step, the longest rows first."""
     rest = _rows(group, training)
-    budget = training.max_tokens_per_micro_batch
+    budget = fill_limit(training, longest)
     batches: list[list[Row]] = []
     while rest:
-        fits = training.micro_batch if budget is None else min(training.micro_batch, budget // _width(rest))
+        room = len(rest) if budget is None else budget // _width(rest)
+        fits = room if training.fill_micro_batches else min(training.micro_batch, room)
         batches.append(rest[:fits])
         rest = rest[fits:]
     if budget is not None or training.packing:
         _share(batches, ranks)
     return batches
+
+
+def fill_limit(training: TrainingConfiguration, longest: int) -> int | None:
+    """Padded tokens that a micro batch may hold, where the longest planned sample has so many; null: only rows count.
+
+    Rows of packed samples are as long as `max_length`, whatever the longest sample is.
+    """
+    if training.max_tokens_per_micro_batch is not None or not training.fill_micro_batches:
+        return training.max_tokens_per_micro_batch
+    return training.micro_batch * (training.max_length if training.packing else longest)
 
 
 def _rows(group: Sequence[Sized], training: TrainingConfiguration) -> list[Row]:

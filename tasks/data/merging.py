@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ from tasks.data.shingles import I64, U64, ShingleSets, shingle_sets
 from tasks.data.similarity import critical_tokens, normalise
 from tasks.data.sketches import Sketches, sketches_of
 from tasks.data.system_texts import MARK, substance
-from tasks.data.teaching import May
+from tasks.data.teaching import Teaching
 
 SPLIT_THRESHOLD = 0.7
 """Records at or above this similarity never stand on both sides of the split, whatever the merging threshold is."""
@@ -38,9 +39,15 @@ class Fingerprints:
 def critical(normalised: str, kind: str, device_model: str, fault_type: str, system: str = "") -> frozenset[str]:
     """What must be equal before two records may merge: codes, models and numbers, the named fields, the kind, and
     what the system text says."""
-    named = {f"kind {kind}", f"model {normalise(device_model)}", f"code {normalise(fault_type)}"}
+    named = {f"kind {kind}", f"model {_name(device_model)}", f"code {_name(fault_type)}"}
     told = {f"{MARK}{substance(system)}"} if system else set()
     return critical_tokens(normalised) | named | told
+
+
+@lru_cache(maxsize=65_536)
+def _name(text: str) -> str:
+    """A machine or code, normalised: few of them name many records."""
+    return normalise(text)
 
 
 def guard_of(draft: Draft) -> frozenset[str]:
@@ -84,12 +91,13 @@ def merge_duplicates(
     compared: Flags,
     threshold: float,
     sets_of: SetsOf,
-    may: May | None = None,
+    teaching: Teaching | None = None,
 ) -> Merged:
     """Merge the `usable` rows. The row with more `fields` stays, then the earlier one.
 
     Copies to the letter are merged first; near ones by star clusters among `compared` rows (sensor windows are
-    numbers and are not compared). One record of each cluster always stays. Near ones merge only where `may` allows it.
+    numbers and are not compared). One record of each cluster always stays. Near ones merge only where `teaching`
+    allows it.
     """
     ranked = np.lexsort((np.arange(len(prints)), -fields))
     ranked = ranked[usable[ranked]]
@@ -101,7 +109,7 @@ def merge_duplicates(
     exact = into >= 0
     ranked = ranked[~copies]
     ranked = ranked[compared[ranked]]
-    near = star_clusters(prints.sketches, ranked, prints.guard, threshold, sets_of, may)
+    near = star_clusters(prints.sketches, ranked, prints.guard, threshold, sets_of, teaching)
     into[np.fromiter(near.keys(), np.int64, len(near))] = np.fromiter(near.values(), np.int64, len(near))
     followed = np.flatnonzero(exact)
     ends = into[into[followed]]

@@ -29,7 +29,7 @@ from tasks.data.sketches import Sketches
 from tasks.data.split import choose_held_out, choose_newest, held_out_target
 from tasks.data.system_texts import MARK
 from tasks.data.taught import taught
-from tasks.data.teaching import May, Pairs, teaches
+from tasks.data.teaching import Pairs, teaches
 from tasks.prompts import PromptTemplate
 
 VIEWS = ("content", "asked")
@@ -161,25 +161,38 @@ def _merge(shards: Shards, rows: pl.DataFrame) -> Merged:
         (rows["kind"] != "sensor").to_numpy(),
         shards.recipe.parameters.near_duplicate_threshold,
         lambda some: shards.sets_of("content", some),
-        _may_go(shards, rows["teaches"].to_numpy()),
+        _Taught(shards, rows["teaches"].to_numpy()),
     )
 
 
-def _may_go(shards: Shards, taught: U64) -> May:
+class _Taught:
     """A record goes only into one that teaches every answer that it teaches. `taught` are hashes of all of them."""
-    threshold = shards.recipe.parameters.near_duplicate_threshold
 
-    def may(stays: I64, goes: I64) -> Flags:
-        allowed: Flags = taught[stays] == taught[goes]
+    def __init__(self, shards: Shards, taught: U64) -> None:
+        self.shards, self.taught = shards, taught
+        self.threshold = shards.recipe.parameters.near_duplicate_threshold
+        self.known: dict[tuple[int, int], bool] = {}
+
+    def may(self, stays: I64, goes: I64) -> Flags:
+        """Whether one teaches what the other does; a pair is looked at once, however often it is asked about."""
+        allowed: Flags = self.taught[stays] == self.taught[goes]
         differing = np.flatnonzero(~allowed)
-        pair, back = np.unique(np.stack([stays[differing], goes[differing]]), axis=1, return_inverse=True)
-        involved = np.unique(pair)
-        answers = [found for frame in shards.select(["taught"], involved) for found in frame["taught"].to_list()]
-        kept, gone = ([answers[i] for i in np.searchsorted(involved, rows).tolist()] for rows in pair)
-        allowed[differing] = np.asarray(teaches(kept, gone, threshold), np.bool_)[back]
+        pairs = list(zip(stays[differing].tolist(), goes[differing].tolist(), strict=True))
+        new = [pair for pair in dict.fromkeys(pairs) if pair not in self.known]
+        a, b = np.asarray(new, np.int64).reshape(-1, 2).T
+        self.known.update(zip(new, teaches(*self._answers(a, b), self.threshold), strict=True))
+        allowed[differing] = [self.known[pair] for pair in pairs]
         return allowed
 
-    return may
+    def lacking(self, stays: I64, goes: I64) -> list[list[str]]:
+        """What one teaches and the other does not."""
+        return [sorted(set(gone) - set(kept)) for kept, gone in zip(*self._answers(stays, goes), strict=True)]
+
+    def _answers(self, stays: I64, goes: I64) -> tuple[list[list[str]], list[list[str]]]:
+        involved = np.unique(np.concatenate([stays, goes]))
+        answers = [found for frame in self.shards.select(["taught"], involved) for found in frame["taught"].to_list()]
+        kept, gone = ([answers[i] for i in np.searchsorted(involved, rows).tolist()] for rows in (stays, goes))
+        return kept, gone
 
 
 def _fit(shards: Shards, rows: pl.DataFrame, kept: I64, counts: Counter[str]) -> Samples:

@@ -39,8 +39,9 @@ fast as the alternatives alone."""
 
 def normalise(text: str) -> str:
     """NFKC, case folded, punctuation dropped except inside words and as a sign, white space collapsed."""
-    words = _WORD.findall(unicodedata.normalize("NFKC", text).casefold().replace("_", " "))
-    joined = " ".join(words)
+    if text.isascii():  # NFKC and folding are lowering there
+        return " ".join(_WORD.findall(text.lower().replace("_", " ")))
+    joined = " ".join(_WORD.findall(unicodedata.normalize("NFKC", text).casefold().replace("_", " ")))
     return _GAP.sub("", joined) if _CHINESE.search(joined) else joined
 
 
@@ -58,7 +59,7 @@ def critical_tokens(normalised: str) -> frozenset[str]:
     denied = 0
     if 1 in map(len, words):
         found += [f"letter {word}" for i, word in enumerate(words) if len(word) == 1 and _is_name(words, i)]
-        denied += sum(_denies(words, i) for i, word in enumerate(words) if word == "t")
+        denied += sum(_denies(words, i) for i, word in enumerate(words) if word == "t") if "t" in words else 0
     denied += sum(_denies(words, i) for i, word in enumerate(words) if word == "no") if "no" in words else 0
     if not _NOT_ENGLISH.isdisjoint(words):
         denied += sum(1 for word in words if word in _NOT_ENGLISH)
@@ -74,8 +75,9 @@ def critical_tokens(normalised: str) -> frozenset[str]:
 
 
 def _is_name(words: Sequence[str], i: int) -> bool:
-    beside = (*words[max(0, i - 1) : i], *words[i + 1 : i + 2])
-    return words[i] in _ALONE or (words[i].isascii() and words[i].isalpha() and not _NAMED_BY_LETTER.isdisjoint(beside))
+    if words[i] in _ALONE or not (words[i].isascii() and words[i].isalpha()):
+        return words[i] in _ALONE
+    return not _NAMED_BY_LETTER.isdisjoint((*words[max(0, i - 1) : i], *words[i + 1 : i + 2]))
 
 
 def _denies(words: Sequence[str], i: int) -> bool:

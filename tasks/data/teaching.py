@@ -6,8 +6,9 @@ that are not alike may teach the same: a question by itself, and the conversatio
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +23,15 @@ COMMON_SHARE = 0.01
 _BREAK = "\x1f"
 _Flags = npt.NDArray[np.bool_]
 
-May = Callable[[I64, I64], _Flags]
-"""Whether `stays[i]` may stay for `goes[i]`, for every i."""
+
+class Teaching(Protocol):
+    """What rows teach, by their numbers."""
+
+    def may(self, stays: I64, goes: I64) -> _Flags:
+        """Whether `stays[i]` may stay for `goes[i]`, for every i."""
+
+    def lacking(self, stays: I64, goes: I64) -> list[list[str]]:
+        """The normalised answers that `goes[i]` teaches and `stays[i]` does not, sorted, for every i."""
 
 
 def pairs_said(turns: Turns, prompt: str, answer: str) -> list[tuple[str, str]]:

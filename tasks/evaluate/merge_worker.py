@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from specs.base import Strict
 from specs.files import storage_errors
 from tasks.interrupts import StopRequest
+from tasks.prompts import PromptTemplate
 from tasks.worker_side import Channel, work
 
 
@@ -36,6 +38,7 @@ def _body(job_file: Path, channel: Channel, stop: StopRequest) -> None:
     adapted: Any = load_trained(job.base_model, job.trained, job.weights)
     stop.raise_if_requested("nothing is written yet")
     merged = adapted.merge_and_unload(safe_merge=True)
+    _stop_where_answers_end(merged, PromptTemplate.load(job.base_model).ends)
     with storage_errors(job.out):
         job.out.mkdir(parents=True, exist_ok=True)
         merged.save_pretrained(job.out, safe_serialization=True)
@@ -43,6 +46,14 @@ def _body(job_file: Path, channel: Channel, stop: StopRequest) -> None:
             for source in sorted(job.base_model.glob(pattern)):
                 shutil.copyfile(source, job.out / source.name)
     channel.result(parameters=sum(p.numel() for p in merged.parameters()))
+
+
+def _stop_where_answers_end(model: Any, ends: Sequence[int]) -> None:
+    """Let generation stop at what was learnt as the end of an answer; the base model may name another token only."""
+    known = model.generation_config.eos_token_id
+    known = known if isinstance(known, list) else [known] if known is not None else []
+    if not set(ends) <= set(known):
+        model.generation_config.eos_token_id = list(dict.fromkeys([*known, *ends]))
 
 
 if __name__ == "__main__":

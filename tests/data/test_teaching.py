@@ -21,7 +21,9 @@ from specs.criteria import Metric
 from specs.project import Project
 from specs.stages import Quiet, StageContext
 from tasks.data.clusters import components
-from tasks.data.merging import hashes
+from tasks.data.merging import Flags, fingerprints, hashes, in_memory, merge_duplicates
+from tasks.data.shingles import I64
+from tasks.data.similarity import critical_tokens, normalise
 from tasks.data.split import choose_held_out
 from tasks.data.stage import run
 from tasks.data.system_texts import substance
@@ -301,6 +303,53 @@ def test_a_record_goes_only_into_one_that_teaches_what_it_teaches(stays: list[st
     lost = [*merge_faults(*told, "near_duplicate", 0.6)]
     assert not (allowed and lost)
     assert lost or allowed or "left" in stays[0], "sides and directions are looked at apart"
+
+
+class Lists:
+    """What rows teach, held in memory."""
+
+    def __init__(self, answers: list[list[str]]) -> None:
+        self.answers = answers
+        self.asked: set[tuple[int, int]] = set()
+
+    def may(self, stays: I64, goes: I64) -> Flags:
+        self.asked.update(zip(stays.tolist(), goes.tolist(), strict=True))
+        kept, gone = ([self.answers[i] for i in rows.tolist()] for rows in (stays, goes))
+        return np.asarray(teaches(kept, gone, 0.7), np.bool_)
+
+    def lacking(self, stays: I64, goes: I64) -> list[list[str]]:
+        pairs = zip(stays.tolist(), goes.tolist(), strict=True)
+        return [sorted(set(self.answers[b]) - set(self.answers[a])) for a, b in pairs]
+
+
+def merged(talks: list[list[str]]) -> tuple[set[int], Lists]:
+    """The talks that go, each a list of questions and answers."""
+    said = [[normalise(text) for text in t] for t in talks]
+    content = [normalise("\n".join(t)) for t in talks]
+    teaching, everyone = Lists([sorted(set(t[1::2])) for t in said]), np.ones(len(talks), np.bool_)
+    fields = np.asarray([len(t) for t in talks])
+    prints = fingerprints(content, [critical_tokens(text) for text in content])
+    found = merge_duplicates(prints, fields, everyone, everyone, 0.7, in_memory(content), teaching)
+    return {i for i, into in enumerate(found.into.tolist()) if into >= 0}, teaching
+
+
+def test_the_copies_among_many_answers_to_one_long_question_are_found_at_little_cost():
+    rng = random.Random(3)
+    question = " ".join(texts(rng, 10))
+    answers = [" ".join(texts(rng, 2)) for _ in range(200)]
+    copies = [f"{answer} Test it." for answer in answers[::8]]
+    gone, teaching = merged([[question, answer] for answer in (*answers, *copies)])
+    assert gone == set(range(len(answers), len(answers) + len(copies)))
+    assert len(teaching.asked) < 10 * len(answers), "of 25,200 pairs"
+
+
+def test_beginnings_of_conversations_with_one_first_question_go_each_into_its_own_whole():
+    rng = random.Random(4)
+    question = " ".join(texts(rng, 10))
+    whole = [[question, *texts(rng, 4)[1:]] for _ in range(12)]
+    beginnings = [t[:n] for t in whole for n in (4, 6)]
+    gone, _ = merged([*beginnings, *whole])
+    assert gone == set(range(len(beginnings)))
 
 
 def test_roles_system_text_and_what_is_learnt_are_part_of_the_letter():

@@ -13,10 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tasks.verify.raw_documents import docx_characters, folded, html_characters, pdf_characters, visible_characters
+from tasks.verify.raw_documents import docx_characters, html_characters, pdf_characters, visible_characters
 from tasks.verify.raw_sheets import Sheet, doubled_quotes, ending, sheets_of
-
-__all__ = ["folded", "visible_characters"]
 
 TABLE_KINDS = ("work_orders", "fault_codes")
 DOCUMENT_KINDS = ("manuals", "notes")
@@ -33,10 +31,6 @@ _ENDINGS = {
 _LEFT_OUT = re.compile(r"^(runs|ungated)/|(^|/)(\.|~\$)")
 """Output of Gatewright itself, hidden files, lock files of office programs."""
 _COMMON = "的一是在不了有和这主为以要用时到动轴机检查更换修处理油电压正常后发现并重新，。、這為動軸機檢查換處電壓現並"
-
-
-Rows = dict[tuple[str, str], dict[str, str]]
-"""(source, location) to the mapped fields of a raw table row."""
 
 
 def files_of(project_dir: Path, source: Mapping[str, Any]) -> list[tuple[str, Path]]:
@@ -130,11 +124,6 @@ def delimiter_of(text: str, name: str) -> str:
         return "\t"
     lines = [line for line in text[:200_000].split("\n")[:100] if line.strip()]
     return max(",;\t|", key=lambda d: (sum(d in line for line in lines), sum(line.count(d) for line in lines)))
-
-
-def table_rows(name: str, path: Path, source: Mapping[str, Any], encoding: str) -> Rows:
-    """Every data row of a table by its location, with the mapped fields as text."""
-    return dict(iter_table_rows(name, path, source, encoding))
 
 
 def iter_table_rows(

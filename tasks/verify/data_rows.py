@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,16 @@ from tasks.verify.data_artifacts import read_whole, require_artifacts, require_t
 from tasks.verify.data_sensors import sensor_faults
 from tasks.verify.findings import Findings
 from tasks.verify.parquet_rows import Keys, ParquetRows, difference, key_of, keys_of, place_of
+from tasks.verify.raw_documents import folded, visible_characters
+
+Row = dict[str, Any]
+
+
+def _by_source(rows: Iterable[Row]) -> dict[str, list[Row]]:
+    found: defaultdict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        found[row["source"]].append(row)
+    return dict(found)
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
@@ -54,7 +64,7 @@ class RawFiles:
         masked = artifacts / "masked.parquet"
         self.masked = read_rows(masked) if masked.is_file() else []
         decoding = json.loads((artifacts / "decoding.json").read_bytes())["files"]
-        self.decoding: dict[tuple[str, str], dict[str, Any]] = {(d["source"], d["sheet"]): d for d in decoding}
+        self.decoding: list[Row] = list({(d["source"], d["sheet"]): d for d in decoding}.values())
         self.whole_conversations = COLUMN in pq.read_schema(self.samples.path).names
         """Whether a conversation is one sample; in older runs each of its answers was one."""
         self.counts_messages = MESSAGES in pq.read_schema(self.ledger.path).names
@@ -79,22 +89,39 @@ class RawFiles:
 
     def encoding(self, name: str) -> str:
         """The encoding that the stage recorded for a file."""
-        return next((str(d["encoding"]) for (source, _), d in self.decoding.items() if source == name), "")
+        return next((str(d["encoding"]) for d in self.decoding_of.get(name, ())), "")
 
-    def kind_of(self, name: str) -> str:
-        """The kind of source that a file belongs to."""
-        return next((str(s["kind"]) for n, _, s in self.files(*raw.DOCUMENT_KINDS) if n == name), "")
+    @cached_property
+    def decoding_of(self) -> Mapping[str, list[Row]]:
+        """The lines of `decoding.json` by file."""
+        return _by_source(self.decoding)
+
+    @cached_property
+    def paragraphs_of(self) -> Mapping[str, list[Row]]:
+        """The paragraphs by file."""
+        return _by_source(self.paragraphs)
+
+    @cached_property
+    def windows_of(self) -> Mapping[str, list[Row]]:
+        """The sensor windows by file."""
+        return _by_source(self.windows)
+
+    @cached_property
+    def rows_in_no_window(self) -> Mapping[str, frozenset[int]]:
+        """Numbers of the rows of sensor logs that have a fate of their own, by file."""
+        found: defaultdict[str, set[int]] = defaultdict(set)
+        for batch in self.ledger.batches(["source", "location"]):
+            for row in batch:
+                if row["location"].startswith("row#"):
+                    found[row["source"]].add(int(row["location"].removeprefix("row#")))
+        return {source: frozenset(numbers) for source, numbers in found.items()}
 
     def expected_units(self, rows: Keys) -> Keys:
         """Every unit that must have a fate: `rows` of tables and records, paragraphs and windows as they were cut."""
         units = [place_of(p["source"], p["location"]) for p in self.paragraphs]
         units += [place_of(source, at) for source, at in {(w["source"], w["location"]) for w in self.windows}]
-        units += [
-            place_of(row["source"], row["location"])
-            for batch in self.ledger.batches(["source", "location"])
-            for row in batch
-            if row["location"].startswith("row#")
-        ]  # rows of sensor logs that are in no window: checked against the file by `sensor_faults`
+        # rows of sensor logs that are in no window: checked against the file by `sensor_faults`
+        units += [place_of(source, f"row#{n}") for source, numbers in self.rows_in_no_window.items() for n in numbers]
         return np.concatenate([rows, keys_of(units)])
 
 
@@ -160,18 +187,15 @@ def characters_unexplained(files: RawFiles) -> int:
     """Characters that were in a raw file and are nowhere."""
     lost = 0
     for name, path, source in files.files(*raw.TABLE_KINDS, "sensor_logs"):
-        entries = [d for (n, _), d in files.decoding.items() if n == name]
+        entries = files.decoding_of.get(name, ())
         if not entries:
             lost += raw.table_characters(name, path, "utf-8", str(source.get("sheet") or ""))
         for entry in entries:
             count = raw.table_characters(name, path, entry["encoding"], entry["sheet"])
             lost += abs(count - entry["characters_in"]) + abs(entry["characters_in"] - entry["characters_out"])
-            lost += 0 if _encoding_right(name, path, entry["encoding"]) else count
-    return lost + sum(_document_lost(files, name, path) for name, path, _ in files.files(*raw.DOCUMENT_KINDS))
-
-
-def _encoding_right(name: str, path: Path, encoding: str) -> bool:
-    return raw.encoding_right(name, path, encoding)
+            lost += 0 if raw.encoding_right(name, path, entry["encoding"]) else count
+    lost += sum(_document_lost(files, name, path) for name, path, _ in files.files(*raw.DOCUMENT_KINDS))
+    return lost + _paragraphs_lost(files)
 
 
 def _masked(files: RawFiles, name: str) -> tuple[int, Counter[str]]:
@@ -180,46 +204,56 @@ def _masked(files: RawFiles, name: str) -> tuple[int, Counter[str]]:
     placeholders: Counter[str] = Counter()
     for m in rows:
         words = PLACEHOLDERS[m["kind"]]["zh" if files.spec.get("language") == "zh" else "en"]
-        for character, count in raw.visible_characters(words).items():
+        for character, count in visible_characters(words).items():
             placeholders[character] += count * m["items"]
     return sum(m["characters"] for m in rows), placeholders
 
 
 def _document_lost(files: RawFiles, name: str, path: Path) -> int:
-    """Characters of a document that its paragraphs do not hold, and of paragraphs that their samples do not hold."""
+    """Characters of a document that its paragraphs do not hold."""
     encoding = files.encoding(name)
-    mine = [p for p in files.paragraphs if p["source"] == name]
     held: Counter[str] = Counter()
-    for paragraph in mine:
-        held.update(raw.visible_characters(paragraph["text"]))
+    for paragraph in files.paragraphs_of.get(name, ()):
+        held.update(visible_characters(paragraph["text"]))
     readings = raw.document_characters(name, path, encoding)
     if name.lower().endswith(".pdf"):
-        held = raw.folded(held)
+        held = folded(held)
     removed, placeholders = _masked(files, name)
-    held = held - raw.folded(placeholders) if name.lower().endswith(".pdf") else held - placeholders
+    held = held - folded(placeholders) if name.lower().endswith(".pdf") else held - placeholders
     lost = min(abs((reading - held).total() - removed) + (held - reading).total() for reading in readings)
-    if not _encoding_right(name, path, encoding):
-        lost += held.total()
-    texts: dict[str, Counter[str]] = defaultdict(Counter)
-    answers: dict[str, list[str]] = defaultdict(list)
-    for s in files.samples.where("source", name):
-        texts[s["location"]].update(raw.visible_characters(f"{s['prompt']}{s['answer']}"))
-        answers[s["location"]].append(s["answer"])
-    rows = files.ledger.where("source", name)
-    kept = {r["location"] for r in rows if r["fate"] == "kept" and not r["cut_tokens"]}
-    for p in mine:
-        if p["location"] in kept and files.kind_of(name) == "manuals":
-            lost += (raw.visible_characters(p["text"]) - texts[p["location"]]).total() or _reordered(p, answers)
-    return lost
+    return lost if raw.encoding_right(name, path, encoding) else lost + held.total()
 
 
-def _reordered(paragraph: Mapping[str, Any], answers: Mapping[str, Sequence[str]]) -> int:
-    """1 when the one sample of a paragraph does not end with it, letter by letter: a number was altered in one of them.
-
-    Where personal data was masked, headings above the text may have changed what was found in it.
-    """
-    found = answers.get(paragraph["location"], ())
-    if len(found) != 1 or personal.placeholders(found[0]):
+def _paragraphs_lost(files: RawFiles) -> int:
+    """Characters of kept paragraphs of manuals that their samples do not hold, of all files in one pass."""
+    manuals = {name for name, _, _ in files.files("manuals")}
+    if not manuals:
         return 0
-    said, read = ("".join(filter(str.isalnum, text)) for text in (found[0], paragraph["text"]))
-    return int(not said.endswith(read))
+    kept: set[tuple[str, str]] = set()
+    for batch in files.ledger.batches(["source", "location", "fate", "cut_tokens"]):
+        mine = (r for r in batch if r["source"] in manuals and r["fate"] == "kept" and not r["cut_tokens"])
+        kept.update((r["source"], r["location"]) for r in mine)
+    said: defaultdict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
+    for batch in files.samples.batches(["source", "location", "prompt", "answer"]):
+        for s in batch:
+            if (place := (s["source"], s["location"])) in kept:
+                said[place].append((s["prompt"], s["answer"]))
+    return sum(
+        _paragraph_lost(p["text"], said.get((name, p["location"]), ()))
+        for name in sorted(manuals)
+        for p in files.paragraphs_of.get(name, ())
+        if (name, p["location"]) in kept
+    )
+
+
+def _paragraph_lost(text: str, said: Sequence[tuple[str, str]]) -> int:
+    """Characters of a paragraph that are in none of its samples; 1 where the only one has them in another order.
+
+    Such a sample does not end with the paragraph, letter by letter: a number was altered in one of them. Where personal
+    data was masked, headings above the text may have changed what was found in it.
+    """
+    lost = (visible_characters(text) - visible_characters("".join(map("".join, said)))).total()
+    if lost or len(said) != 1 or personal.placeholders(said[0][1]):
+        return lost
+    answer, read = ("".join(filter(str.isalnum, part)) for part in (said[0][1], text))
+    return int(not answer.endswith(read))

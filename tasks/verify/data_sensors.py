@@ -41,10 +41,9 @@ def sensor_faults(files: RawFiles, findings: Findings) -> int:
 
 
 def _faults_of(files: RawFiles, name: str, path: Path, source: Mapping[str, Any], findings: Findings) -> int:
-    stored = [w for w in files.windows if w["source"] == name]
+    stored = files.windows_of.get(name, [])
     in_order = sorted({w["location"]: w for w in stored}.values(), key=lambda w: int(w["location"].rpartition("#")[2]))
-    rows = [r["location"] for r in files.ledger if r["source"] == name and str(r["location"]).startswith("row#")]
-    left_out = {int(location[4:]) for location in rows}
+    left_out = files.rows_in_no_window.get(name, frozenset())
     zone = ZoneInfo(str(source.get("time_zone") or files.spec.get("time_zone") or "UTC"))
     wide, encoding = source.get("wide"), files.encoding(name)
     channels = list(dict.fromkeys(str(w["channel"]) for w in stored))
@@ -53,6 +52,7 @@ def _faults_of(files: RawFiles, name: str, path: Path, source: Mapping[str, Any]
     wrong: int = abs(len(times) - sum(w["rows"] for w in in_order) - len(left_out))
     here = [number for number in range(len(times)) if number + 1 not in left_out]
     used = list(_in_zone([times[number] for number in here], zone))
+    wrong += len(here) - len(used)  # a row in a window without a time that can be read
     usual = 0.0 if wide else _usual_step(used)
     bounds: list[slice] = []
     for window in in_order:

@@ -38,7 +38,7 @@ def both(path: Path, columns: dict[str, str] = COLUMNS, **more: Any) -> list[tup
     """The tables by the stage, after asserting that the verifier reads the same rows and characters."""
     found = find_tables(read_grids(SourceFile(path.name, path)), columns, path.name, None)
     source = {**SOURCE, "columns": columns, **more}
-    mine = data_raw.table_rows(path.name, path, source, found[0][1].encoding)
+    mine = dict(data_raw.iter_table_rows(path.name, path, source, found[0][1].encoding))
     expected = {}
     for table, grid in found:
         for number, row in enumerate(table.rows, start=1):
@@ -168,7 +168,26 @@ def test_both_see_the_same_characters_in_documents(tmp_path: Path):
     scanned_pdf(tmp_path / "a.pdf")
     for path in sorted(tmp_path.iterdir()):
         document = read_document(SourceFile(path.name, path))
-        held = data_raw.visible_characters("".join(block.text for block in document.blocks))
+        held = raw_documents.visible_characters("".join(block.text for block in document.blocks))
         readings = data_raw.document_characters(path.name, path, document.encoding)
-        assert data_raw.folded(held) in [data_raw.folded(reading) for reading in readings], path.name
+        assert raw_documents.folded(held) in [raw_documents.folded(reading) for reading in readings], path.name
         assert data_raw.encoding_right(path.name, path, document.encoding), path.name
+
+
+def test_tables_are_read_as_often_for_many_files_as_for_one(data_run, monkeypatch):
+    from tasks.verify.data_rows import RawFiles, characters_unexplained
+    from tasks.verify.data_sensors import sensor_faults
+    from tasks.verify.findings import Findings
+    from tasks.verify.parquet_rows import ParquetRows
+
+    run, passes, batches = data_run("en"), [], ParquetRows.batches
+
+    def counted(self, columns=None):
+        passes.append(self.path.name)
+        return batches(self, columns)
+
+    monkeypatch.setattr(ParquetRows, "batches", counted)
+    files = RawFiles(run.out / "artifacts", run.context.model_dump(mode="json"))
+    assert len(list(files.files("manuals", "notes", "sensor_logs"))) == 3  # a pass for each would be five
+    assert characters_unexplained(files) + sensor_faults(files, Findings()) == 0
+    assert sorted(passes) == ["row_ledger.parquet", "row_ledger.parquet", "samples.parquet"]

@@ -45,6 +45,11 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "{accumulation} micro batches of {micro} make {effective} samples per optimizer step",
         "{accumulation} 个微批 × {micro} 个样本 = 每步 {effective} 个样本",
     ),
+    "fill": (
+        "a pass over short samples takes more than {micro} of them, up to the tokens of the longest {micro}: fewer "
+        "passes, the same samples per step and the same peak",
+        "短样本每次前向可超过 {micro} 条，词元数不超过最长的 {micro} 条：前向次数更少，每步样本与内存峰值不变",
+    ),
     "memory_micro": (
         "lowered until the predicted peak fits; the effective batch stays",
         "降低到预测峰值可容纳为止，有效批量不变",

@@ -62,6 +62,14 @@ def choose_training(draft: Draft, context: ProposerContext, memory: MemoryFuncti
     draft.keep_within_limits()
     if memory is not None:
         _fit_memory(draft, memory)
+    _fill(draft)
+
+
+def _fill(draft: Draft) -> None:
+    """Several micro batches per rank and step: those of short samples go through together."""
+    training = _training(draft)
+    if training.gradient_accumulation > training.ranks and not training.packing:
+        draft.choose("training.fill_micro_batches", True, "fill", micro=training.micro_batch)
 
 
 def _numbers(draft: Draft, context: ProposerContext) -> None:

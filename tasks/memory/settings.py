@@ -94,7 +94,7 @@ def from_training(
         micro_batch=training.micro_batch,
         seq_len=max(longest, training.max_length) if training.packing else longest,
         packed=training.packing,
-        padded=training.micro_batch > 1,
+        padded=training.micro_batch > 1 or training.fill_micro_batches,
         evaluation_batch=training.micro_batch,
         gpus=training.ranks,
         sharding=training.sharding if training.ranks > 1 else "none",

@@ -51,6 +51,10 @@ def contradictions(training: TrainingConfiguration) -> list[tuple[str, str]]:
         problems.append(
             ("attention flash keeps samples of a packed row apart only with one row per forward pass", "micro_batch: 1")
         )
+    if training.packing and training.fill_micro_batches:
+        problems.append(
+            ("packing fills its rows, and fill_micro_batches has nothing left to fill", "one of them: false")
+        )
     if training.method == "full" and training.weights in ("nf4", "nf4-dq", "fp16"):
         problems.append((f"method full cannot train {training.weights} weights", "weights: fp32 or bf16"))
     if (training.method == "qlora") != training.weights.startswith("nf4"):

@@ -6,6 +6,7 @@ import os
 import platform
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from specs.errors import ResumeRefused
 from specs.parameters import ADDED_LATER, TrainingConfiguration, fingerprint, leaves
 from specs.words import compared
 from tasks.allocator import in_effect
+from tasks.data.batch_plan import fill_limit
 from tasks.training.feed import PlannedStep
 from tasks.training.job import Job
 
@@ -141,7 +143,8 @@ def _from_plan(job: Job, steps: Sequence[PlannedStep], longest: int) -> dict[str
     """A limit is in effect when nothing planned is above it; a size when the fullest step or batch has it.
 
     Of a plan that holds only some steps of a run, nothing is asked but to stay below. A token budget of a micro batch
-    cuts steps into more and smaller ones, and packing needs fewer rows, so that with them the samples of a step count.
+    cuts steps into more and smaller ones, packing and filling need fewer, so that with them the samples of a step
+    count; filled micro batches may have more rows, and no more tokens.
     """
     training = job.training
     samples = max(sum(len(b.sample_ids) for b in step.micro_batches) for step in steps)
@@ -162,6 +165,9 @@ def _from_plan(job: Job, steps: Sequence[PlannedStep], longest: int) -> dict[str
     )
     if budget is not None or training.packing:
         small = micro_batch <= training.micro_batch and samples <= training.effective_batch
+    if training.fill_micro_batches:
+        within = largest <= (budget or training.micro_batch * training.max_length)
+        small = within and samples <= training.effective_batch
     objectives = _objectives(job, steps)
     judging = job.judge_after_step is not None or not job.judge_sample_ids  # other stages than train never judge
     return {
@@ -171,12 +177,27 @@ def _from_plan(job: Job, steps: Sequence[PlannedStep], longest: int) -> dict[str
         "gradient_accumulation": training.gradient_accumulation if small else batches,
         "max_length": training.max_length if widest <= training.max_length else widest,
         **objectives,
+        "fill_micro_batches": training.fill_micro_batches
+        and not (job.whole_plan and _could_be_fuller(training, steps)),
         "packing": training.packing if packed or not job.whole_plan else False,
         "max_tokens_per_step": cap if cap is None or padded <= cap else padded,
         "max_tokens_per_micro_batch": budget if budget is None or largest <= budget else largest,
         "max_steps": cut if cut is None or len(steps) <= cut or not job.whole_plan else len(steps),
         "epochs": training.epochs if partly and steps[-1].epoch <= training.epochs else steps[-1].epoch,
     }
+
+
+def _could_be_fuller(training: TrainingConfiguration, steps: Sequence[PlannedStep]) -> bool:
+    """Whether a micro batch has room for a row of the one after it, which is no longer. Those of several ranks are kept
+    apart."""
+    batches = [b for step in steps for b in step.micro_batches]
+    limit = fill_limit(training, max(b.padded_tokens for b in batches))
+    pairs = (pair for step in steps for pair in pairwise(step.micro_batches))
+    return (
+        training.ranks == 1
+        and limit is not None
+        and any((one.rows + 1) * max(one.padded_tokens, other.padded_tokens) <= limit for one, other in pairs)
+    )
 
 
 def _from_model(training: TrainingConfiguration, trainer: Any) -> dict[str, Any]:

@@ -22,11 +22,13 @@ def _batches(planned: Sequence[Line]) -> dict[tuple[int, int, int], dict[int, li
 
 
 def rows_wrong(planned: Sequence[Line], training: Mapping[str, Any]) -> int:
-    """Samples that overlap, leave a gap, or stand past the limit of a row; rows of one micro batch of unequal width.
+    """Samples that overlap, leave a gap, or stand past the limit of a row; unequal rows of one micro batch, and
+    more of them than `micro_batch`, or than fill it up where that was asked for.
 
     Without packing, samples that share a row at all.
     """
     packing, limit = bool(training.get("packing", False)), int(training["max_length"])
+    most_tokens = int(training.get("max_tokens_per_micro_batch") or limit * int(training["micro_batch"]))
     wrong = 0
     for rows in _batches(planned).values():
         widths = set()
@@ -39,7 +41,10 @@ def rows_wrong(planned: Sequence[Line], training: Mapping[str, Any]) -> int:
                 end = start + int(line["n_tokens"])
             widths.add(sum(int(s["padded_tokens"]) for s in samples))
         wrong += len(widths) - 1
-        wrong += packing and len(rows) > int(training["micro_batch"])
+        if training.get("fill_micro_batches"):
+            wrong += len(rows) * max(widths) > most_tokens
+        else:
+            wrong += len(rows) > int(training["micro_batch"])
     return wrong
 
 

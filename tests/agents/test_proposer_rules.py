@@ -107,6 +107,17 @@ def test_a_batch_plan_exists_for_every_proposed_configuration(lengths, cap, step
     assert training.max_tokens_per_step == cap
 
 
+def test_short_samples_go_through_together_where_a_step_has_several_passes_and_only_there():
+    for longest, several in ((700, True), (100, False)):
+        asked = context("stress_test", project(), evidence={"data": data_evidence(400, 16, longest)})
+        proposal = RulesProposer().propose(asked)
+        training = TrainingConfiguration.model_validate(proposal.parameters["training"])
+        assert (training.gradient_accumulation > 1) == several
+        assert training.fill_micro_batches == several
+        named = [reason.parameter for reason in proposal.reasons]
+        assert ("training.fill_micro_batches" in named) == several
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     low=st.integers(1, 30),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter, defaultdict
+from dataclasses import asdict
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from specs.errors import InputError
 from specs.parameters import TrainingConfiguration
 from tasks.data.batch_plan import PlanRow, plan_batches, read_plan, write_plan
+from tasks.verify.packing import rows_wrong
 
 lengths = st.lists(st.integers(1, 900), min_size=1, max_size=70)
 
@@ -106,6 +108,47 @@ def test_a_token_budget_bounds_every_micro_batch_and_changes_no_step(values, mic
     for step, samples in steps_of(rows).items():
         passes = [sum(1 for s, r, _ in batches if (s, r) == (step, rank)) for rank in range(ranks)]
         assert max(passes) - min(passes) <= (len(samples) < ranks or len(samples) % ranks > 0)
+
+
+@settings(max_examples=80, deadline=None)
+@given(lengths, st.integers(1, 5), st.integers(1, 5), st.sampled_from([1, 2]), st.booleans(), st.integers(0, 9))
+def test_filled_micro_batches_hold_no_more_than_the_longest_did_and_none_is_left_that_fits(
+    values, micro, accumulation, ranks, bound, seed
+):
+    free = configuration(micro_batch=micro, gradient_accumulation=accumulation * ranks, seed=seed)
+    limit = 1000 if bound else micro * max(values)
+    free = free.model_copy(update={"max_tokens_per_micro_batch": limit if bound else None})
+    filled = free.model_copy(update={"fill_micro_batches": True})
+    rows = plan_batches(samples_of(values), filled, ranks)
+    assert steps_of(rows) == steps_of(plan_batches(samples_of(values), free, ranks))
+    assert rows_wrong([asdict(row) for row in rows], filled.model_dump()) == 0
+    batches: dict[tuple[int, int, int], list[PlanRow]] = defaultdict(list)
+    for row in rows:
+        batches[row.step, row.rank, row.micro_batch].append(row)
+    assert all(sum(row.padded_tokens for row in batch) <= limit for batch in batches.values())
+    unasked = sum(len(batch) > micro for batch in batches.values())
+    assert rows_wrong([asdict(row) for row in rows], free.model_dump()) == unasked
+    for step in {row.step for row in rows}:
+        counts = [sum(1 for s, r, _ in batches if (s, r) == (step, rank)) for rank in range(ranks)]
+        assert max(counts) - min(counts) <= 1
+        own = [batch for (s, r, _), batch in batches.items() if (s, r) == (step, 0)]
+        for one, other in itertools.pairwise(own) if ranks == 1 else []:
+            width = max(one[0].padded_tokens, other[0].padded_tokens)
+            assert (len(one) + 1) * width > limit
+
+
+def test_filling_saves_most_passes_where_lengths_are_skewed_and_none_where_they_are_equal():
+    rng = random.Random(7)
+    values = [max(24, min(480, round(rng.lognormvariate(4.2, 0.8)))) for _ in range(800)]
+    free = configuration(micro_batch=4, gradient_accumulation=4)
+    filled = free.model_copy(update={"fill_micro_batches": True})
+
+    def passes(training: TrainingConfiguration, of: list[int]) -> int:
+        return len({(row.step, row.micro_batch) for row in plan_batches(samples_of(of), training)})
+
+    assert passes(free, values) == 200
+    assert passes(filled, values) < 80
+    assert passes(filled, [96] * 160) == passes(free, [96] * 160)
 
 
 def test_a_sample_longer_than_the_token_budget_is_refused_with_a_way_out():

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from specs.errors import InputError, ModelError
 from specs.parameters import TrainingConfiguration
@@ -14,6 +16,7 @@ from specs.project import Hardware
 from tasks.memory import account_for, this_device
 from tasks.memory.architecture import architecture_of
 from tasks.memory.devices import cpu_device, named
+from tasks.memory.prediction import covered
 from tasks.memory.settings import from_training
 
 
@@ -86,3 +89,16 @@ def test_training_processes_on_a_cpu_share_its_memory_and_each_hold_the_buckets_
     ) == (1, "none")
     two = from_training({}, TrainingConfiguration(ranks=2, gradient_accumulation=4), 64, "cpu")
     assert (two.gpus, two.sharding) == (2, "ddp")
+
+
+@given(st.integers(1, 64), st.integers(1, 4096), st.integers(4, 64), st.integers(1, 128))
+def test_a_shape_outside_what_was_traced_counts_as_one_inside_with_no_fewer_tokens_in_rows_no_shorter(
+    rows, length, most_rows, shortest
+):
+    fewer, longer = covered(rows, length, most_rows, shortest)
+    assert 1 <= fewer <= min(rows, most_rows)
+    assert longer >= max(length, shortest)
+    assert fewer * longer >= rows * length
+    assert (fewer > 1) == (rows > 1)
+    if rows <= most_rows and length >= shortest:
+        assert (fewer, longer) == (rows, length)

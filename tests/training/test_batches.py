@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from specs.errors import InputError, TrainingError
 from specs.parameters import LoraParameters
-from tasks.data.batch_plan import PlanRow, plan_batches
+from tasks.data.batch_plan import PlanRow, plan_batches, write_plan
 from tasks.prompts import Encoded, PromptTemplate
 from tasks.training.collate import IGNORED, collate, learnt_tokens
 from tasks.training.feed import Feed, check_lengths, group_steps, read_samples
@@ -109,6 +109,30 @@ def test_one_by_eight_equals_eight_by_one(job_in, samples_file, tmp_path):
     reference = losses(tmp_path / "8x1" / "out")
     for name in ("1x8", "2x4", "2 ranks x 4"):
         assert losses(tmp_path / name / "out") == pytest.approx(reference, abs=0, rel=1e-6)
+
+
+def test_filled_micro_batches_take_fewer_passes_and_change_no_loss(job_in, tmp_path):
+    """It is read back from the plan as in effect, else the training would not begin."""
+    lora = LoraParameters(rank=4, alpha=8, dropout=0.0)
+    for fill in (False, True):
+        training = small_training(lora=lora, fill_micro_batches=fill, max_steps=5, save_steps=5)
+        assert train(job_in(tmp_path / str(fill), training)).code == 0
+    plain, filled = (
+        len((tmp_path / name / "out" / "micro_batches.jsonl").read_text().splitlines()) for name in ("False", "True")
+    )
+    assert filled < plain
+    assert losses(tmp_path / "True" / "out") == pytest.approx(losses(tmp_path / "False" / "out"), abs=0, rel=1e-6)
+
+
+def test_a_plan_that_is_not_filled_where_filling_was_asked_for_is_a_setting_without_effect(job_in, tmp_path):
+    job = job_in(tmp_path, small_training(fill_micro_batches=True))
+    write_plan(
+        plan_batches(training_samples(tmp_path / "samples.parquet"), small_training()), tmp_path / "batch_plan.parquet"
+    )
+    ended = train(job)
+    assert ended.code != 0
+    assert "settings without effect" in ended.error()["message"]
+    assert "fill_micro_batches" in ended.error()["message"]
 
 
 @pytest.mark.slow

@@ -141,6 +141,9 @@ def _of_the_best(answer: Answer, language: Language) -> Iterator[str]:
         link = f"{machine.link_gb_s:g} GB/s" if machine.link_gb_s else "?"
         rates = {"host": machine.host_memory_gb_s, "disk": machine.disk_gb_s, "node": machine.node_link_gb_s}
         yield text(language, f"source.{best.seconds.source}")
+        times = answer.measured.times if answer.measured else None
+        if times is not None and times.buckets_without_time and best.seconds.source != "predicted":
+            yield text(language, "buckets_without_time", count=times.buckets_without_time)
         yield text(language, "assumed", link=link, **rates)
     if best.configuration.divides_layers:
         yield text(language, "not_run")

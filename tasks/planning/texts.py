@@ -33,7 +33,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "preferred: {plan}, {where}: {share} of {usable} GiB that can be used",
         "首选：{plan}，{where}：占可用 {usable} GiB 的 {share}",
     ),
-    "none": ("no plan is feasible: see what would make one fit", "没有可行方案：见下方如何可行"),
+    "none": ("no plan is feasible: see what would make one fit", "没有可行方案：可行的办法见下"),
     "counted": (
         "{candidates} candidates: {feasible} feasible, {refused} refused; effective batch {batch} kept by all",
         "共 {candidates} 个候选：{feasible} 个可行，{refused} 个不可行；有效批量始终为 {batch}",
@@ -52,7 +52,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
     ),
     "max_steps": (
         "hours are of {steps} optimizer steps, max_steps of the run; --epochs plans whole passes",
-        "小时按运行的 max_steps 即 {steps} 个优化步计；用 --epochs 可按完整轮数计",
+        "时长按本次运行的 max_steps（{steps} 个优化步）计算；用 --epochs 可按完整轮数计算",
     ),
     "source.predicted": (
         "times are predicted from counted work and paper rates, not measured: see the interval",
@@ -83,13 +83,17 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "the stress test of this run has no times by bucket: times are predicted",
         "本次运行的压力测试没有分桶用时：时间为预测值",
     ),
+    "buckets_without_time": (
+        "the stress test did not run {count} buckets of lengths: they count at the mean rate of the others",
+        "压力测试有 {count} 个长度分桶没有实测：按其余分桶的平均速率计算",
+    ),
     "other_device": (
         "the stress test of this run was on {was}, not on {device}: what it measured is not used",
-        "本次运行的压力测试是在 {was} 上做的，不是 {device}：不采用其实测",
+        "本次运行的压力测试在 {was} 而非 {device} 上进行：未采用其实测值",
     ),
     "other_model": (
         "the stress test of this run was of {base}, not of {model}: what it measured is not used",
-        "本次运行的压力测试针对 {base}，不是 {model}：不采用其实测",
+        "本次运行的压力测试针对 {base} 而非 {model}：未采用其实测值",
     ),
     "past_positions": (
         "left out: lengths {lengths}, because the model was made for {positions} tokens at most",
@@ -134,22 +138,22 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "lever.cards": ("more or bigger cards", "更多或更大的卡"),
     "step_out": ("{lever} ({changes}): {size} GiB", "{lever}（{changes}）：{size} GiB"),
     "refused": ("refused: {plan}; {where}", "不可行：{plan}；{where}"),
-    "ways": ("what would make it fit:", "如何可行："),
+    "ways": ("what would make it fit:", "可行的办法："),
     "tight": (
         "above {bound} of what can be used the stress test stops a run: nothing below that is feasible here",
-        "超过可用的 {bound} 时压力测试会停止运行：此处没有低于它的方案",
+        "超过可用内存的 {bound} 时压力测试会中止运行：此处没有低于该比例的可行方案",
     ),
     "or": ("or", "或"),
     "and": ("and", "并且"),
-    "nothing": ("nothing here helps: take a smaller model", "以上皆无效：请换更小的模型"),
-    "still_not": ("and even then it does not fit: take a smaller model", "即便如此仍放不下：请换更小的模型"),
+    "nothing": ("nothing here helps: take a smaller model", "以上办法均无效：请换用更小的模型"),
+    "still_not": ("and even then it does not fit: take a smaller model", "即便如此仍放不下：请换用更小的模型"),
     "unrecorded": (
         "{count} candidates not searched ({kinds}): {why}",
         "{count} 个候选未搜索（{kinds}）：{why}",
     ),
     "all_refused": (
         "every refused plan, with what would make it fit: --json",
-        "全部不可行方案及其可行办法：--json",
+        "用 --json 可列出全部不可行方案及各自可行的办法",
     ),
     "data": (
         "data: run {run}, {samples} training samples of at most {longest} tokens, {held_out} held out",
@@ -157,21 +161,21 @@ _TEXTS: dict[str, tuple[str, str]] = {
     ),
     "memory.measured": (
         "memory is the peak of the stress test of this run: {measured} GiB; the account says {account} ({times} of it)",
-        "内存为本次运行压力测试的峰值：{measured} GiB；账目为 {account}（实测是它的 {times}）",
+        "内存取本次运行压力测试的实测峰值：{measured} GiB；内存账目为 {account}（实测为账目的 {times}）",
     ),
     "memory.calibrated": (
         "memory is the account, corrected by the stress test of this run, which ran another configuration of this kind "
         "({times} of the account)",
-        "内存为账目，并按本次运行压力测试修正：它测的是同类的另一配置（实测是账目的 {times}）",
+        "内存取账目值，并按本次运行的压力测试修正：该测试运行的是同类的另一配置（实测为账目的 {times}）",
     ),
     "memory.confirmed": (
         "memory is the account: the stress test of this run, of another configuration, confirms it ({times} of the "
         "account)",
-        "内存为账目：本次运行的压力测试（另一配置）证实了它（实测是账目的 {times}）",
+        "内存取账目值：本次运行的压力测试（另一配置）证实了账目（实测为账目的 {times}）",
     ),
     "memory.other_kind": (
         "memory is the account: the stress test of this run was of another kind of training ({kind})",
-        "内存为账目：本次运行的压力测试属于另一类训练（{kind}）",
+        "内存取账目值：本次运行的压力测试属于另一类训练（{kind}）",
     ),
     "no_peak": (
         "the stress test of this run has no record of its peak that can be trusted: memory is predicted",
@@ -183,7 +187,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
     ),
     "ran": (
         "what the stress test ran: {plan}: {share} of what can be used, measured",
-        "压力测试所跑：{plan}：占可用的 {share}，实测",
+        "压力测试运行的配置：{plan}：实测占可用内存的 {share}",
     ),
 }
 

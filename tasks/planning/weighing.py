@@ -228,7 +228,7 @@ class Search:
         return settings_of(self.architecture, configuration, self.machine, self.limits)
 
     def preference(self, plan: Plan) -> tuple[Any, ...]:
-        """Smaller is better; see the order above."""
+        """Smaller is better: the order that `search.py` states."""
         c = plan.configuration
         types = types_of(self.machine, c.method, c.sharding)
         seconds = plan.seconds.expected / c.effective_batch if plan.seconds else 0.0

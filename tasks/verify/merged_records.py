@@ -23,9 +23,8 @@ class Told:
     def of(cls, record: Record, last_only: bool) -> Told:
         """Of a record as it was read."""
         turns = [text for pair in record.pairs for text in pair]
-        unlearnt: frozenset[int] = getattr(record, "unlearnt", frozenset())
         last = len(record.pairs) - 1
-        learnt = [n == last or not (last_only or n in unlearnt) for n in range(last + 1)]
+        learnt = [n == last or not (last_only or n in record.unlearnt) for n in range(last + 1)]
         return cls(
             (record.system and fold(record.system), *(fold(text) or text for text in turns)),
             tuple(fold(answer) or answer for (_, answer), taught in zip(record.pairs, learnt, strict=True) if taught),

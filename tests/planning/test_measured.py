@@ -162,6 +162,15 @@ def test_it_is_said_where_memory_comes_from_and_what_ran(families: Families, mea
     assert notes(answer, "zh") != notes(answer, "en")
 
 
+def test_buckets_that_the_stress_test_did_not_run_are_told_with_the_times_they_are_in(families: Families):
+    times = Times(seconds_per_step=3.0, steps=8, padded_tokens_per_step=900.0, buckets_without_time=2)
+    measured = Measured(training=RAN, times=times)
+    given = RunData("r1", "p", (60, 900), (100,), "small", "en", RAN, measured, ("cuda", "test card"), [])
+    answer = Answer(searched(families, measured), MACHINE, WORKLOAD, LIMITS, given=given, measured=measured)
+    said = "the stress test did not run 2 buckets of lengths: they count at the mean rate of the others"
+    assert said in notes(answer, "en")
+
+
 @pytest.mark.parametrize("broken", [{}, {"measured": {}}, {"measured": {"process_bytes": 0, "framework_bytes": 0}}])
 def test_a_record_of_a_peak_that_is_none_is_an_error(broken: dict[str, Any]):
     with pytest.raises((KeyError, ValueError)):

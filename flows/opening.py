@@ -23,6 +23,7 @@ def gate_document(
     inputs: dict[str, str] = {} if finished else runner.raw_digests(workspace, spec)
     for attempt in finished:
         inputs |= read_evidence(workspace, attempt).inputs
+    inputs |= runner.general_digests(workspace, spec, step.gate)
     inputs |= runner.added_digests(workspace, spec, step.gate)
     shown = [_finished(workspace, attempt) for attempt in finished]
     first = shown[0] if shown else None

@@ -76,6 +76,7 @@ def input_digests(order: Order) -> dict[str, str]:
         digests.update(raw_digests(order.workspace, order.spec))
     if order.model is not None:
         digests["base_model"] = order.model.sha256
+    digests.update(general_digests(order.workspace, order.spec, order.stage))
     digests.update(added_digests(order.workspace, order.spec, order.stage))
     if order.handed is not None:
         digests |= {f"handed_out:{name}": sha for name, sha in order.handed.files.items()}
@@ -88,6 +89,17 @@ def raw_digests(workspace: Workspace, spec: Project) -> dict[str, str]:
     return {f"raw:{path}": sha for path, sha in project_inputs(workspace.project_dir, spec).items()}
 
 
+def general_digests(workspace: Workspace, spec: Project, stage: str) -> dict[str, str]:
+    """Digest of every file of general text, as `general:<path>`: passages are drawn from them by the seed of the
+    proposal, so that a gate that names both names the passages. Empty for every stage but `evaluate`."""
+    from tasks.evaluate.general_text import general_files
+
+    if stage != "evaluate" or spec.general_text is None:
+        return {}
+    files = general_files(workspace.project_dir, spec.general_text)
+    return {f"general:{file.name}": sha256_file(file.path) for file in files}
+
+
 def added_digests(workspace: Workspace, spec: Project, stage: str) -> dict[str, str]:
     """Digests of the project's files and of the code that an added stage runs on; empty for a built-in one."""
     from tasks.added.sources import digests_of
@@ -96,21 +108,26 @@ def added_digests(workspace: Workspace, spec: Project, stage: str) -> dict[str, 
     return digests_of(workspace.project_dir, added, spec.task_packages) if added else {}
 
 
-SHOWN = ("raw:", "project:", "code:")
-"""Inputs that a person can change between the gate and the stage."""
+SHOWN: Mapping[str, tuple[str, ...]] = {"data": ("raw:",), "evaluate": ("general:",)}
+SHOWN_OF_ADDED = ("project:", "code:")
+"""Inputs of a stage that a person can change between its gate and its start."""
 
 
 def require_as_shown(order: Order, digests: Mapping[str, str]) -> None:
-    """Raise `GatewrightError` when files of the project or code are not those that the person approved at the gate."""
-    if (order.stage != "data" and order.stage not in order.spec.added_stages) or order.gate_document is None:
+    """Raise `GatewrightError` when files of the project or code are not those that the person approved at the gate.
+
+    A gate that was opened before it named general text says nothing of it.
+    """
+    added = order.stage in order.spec.added_stages
+    kinds = SHOWN_OF_ADDED if added else SHOWN.get(order.stage, ())
+    if not kinds or order.gate_document is None:
         return
-    kinds = SHOWN[:1] if order.stage == "data" else SHOWN[1:]
     gate = GateDocument.model_validate_json(order.gate_document).inputs
     now = {name: sha for name, sha in digests.items() if name.startswith(kinds)}
     # A gate shows what finished stages ran on too; of an added stage its own files and code count.
-    own = gate.keys() if order.stage == "data" else now.keys()
+    own = now.keys() if added else gate.keys()
     shown = {name: gate[name] for name in own if name in gate and name.startswith(kinds)}
-    if now != shown and gate:
+    if now != shown and gate and (shown or order.stage != "evaluate"):
         changed = sorted(k for k in now.keys() | shown.keys() if now.get(k) != shown.get(k))
         raise GatewrightError(
             f"files changed since the gate was approved: {', '.join(changed)}",

@@ -209,12 +209,13 @@ def _choose(found: dict[str, Path], contents: Contents, folder: Path, name: str,
 
 def _raw(found: dict[str, Path], contents: Contents, evidence: Evidence, project_dir: Path | None) -> None:
     for name, sha256 in sorted(evidence.inputs.items()):
-        if not name.startswith("raw:"):
+        kind, _, path = name.partition(":")
+        if kind not in ("raw", "general"):
             continue
         if project_dir is None:
             contents.left_out["raw data and quarantine"] += 1
         else:
-            _choose(found, contents, project_dir, name.removeprefix("raw:"), sha256)
+            _choose(found, contents, project_dir, path, sha256)
 
 
 def _evidence(folder: Path) -> Evidence | None:

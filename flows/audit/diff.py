@@ -148,11 +148,11 @@ def _parameters(history: History, unread: list[str]) -> dict[str, Fact]:
 
 
 def _data(history: History, unread: list[str]) -> dict[str, Fact]:
-    """Digest of every raw file and of the base model, as the stages that count read them."""
+    """Digest of every raw file, of general text and of the base model, as the stages that count read them."""
     found: dict[str, Fact] = {}
     for stage, evidence in _evidence(history, unread).items():
         for name, sha256 in sorted(evidence.inputs.items()):
-            if name.startswith("raw:") or name == "base_model":
+            if name.startswith(("raw:", "general:")) or name == "base_model":
                 title = name.removeprefix("raw:")
                 found.setdefault(f"{stage}.{name}", Fact(title=title, value=sha256, shown=sha256[:12]))
     distinct: dict[str, Fact] = {}

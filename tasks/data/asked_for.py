@@ -1,7 +1,9 @@
 """Personal data that one turn of a conversation asks for and the next one gives. Pure.
 
 A number tells nothing of itself: `87654321` is a phone number because the turn before it ends with 电话： or asks for
-one. What is given is looked for at the beginning of the answer, behind the words that were asked with.
+one. What was asked for is looked for behind the words of the question, first at the beginning of the answer, then at
+every place of it that can hold it: a number there counts unless the words around it say that it is another one, a name
+only where a given name or a word such as 由 leaves no doubt.
 """
 
 from __future__ import annotations
@@ -10,8 +12,8 @@ import re
 from collections.abc import Iterator
 
 from tasks.data import name_words as words
-from tasks.data.personal_names import names
-from tasks.data.personal_numbers import Found, numbers
+from tasks.data.personal_names import names, told_names
+from tasks.data.personal_numbers import Found, is_other, numbers
 
 _TAIL, _HEAD = 80, 200
 """Characters of the question and of the answer that are looked at."""
@@ -43,16 +45,43 @@ _WHO = re.compile(
     re.IGNORECASE,
 )
 _PERSON = ("维修员：", "Technician: ")
+_WECHAT = "微信："
+_DIGIT_GROUP = re.compile(r"(?<![\w(+])(?:\+?\d|\(\d)", re.ASCII)
+_ACCOUNT_LIKE = re.compile(r"(?<![A-Za-z0-9_\-])(?=[A-Za-z\-]+[\d_])[A-Za-z]")
+_LATIN = re.compile(r"[A-Za-z]{2}")
+_NO_WORD = re.compile(r"[\d_]")
+"""Where an account may begin: no word has a digit or a low line in it."""
+_CLAUSE = re.compile(r"[.,;!?\n，。；！？、]")
 _WORDS = re.compile(r"[^\W\d_]+")
 
 
 def given(question: str, answer: str) -> list[Found]:
-    """Personal data at the beginning of an answer that its question announces or asks for."""
+    """Personal data in an answer that its question announces, or asks for."""
     asked = question.rstrip()[-_TAIL:]
-    before = [f"{asked}\n", *_asked_with(asked.rpartition("\n")[2])]
+    asked_with = [*_asked_with(asked.rpartition("\n")[2])]
     lead = _LEAD.match(answer)
     starts = sorted({0, len(answer) - len(answer.lstrip()), lead.end() if lead else 0})
-    return [found for words_before in before for at in starts for found in _behind(words_before, answer, at)]
+    found = [one for before in (f"{asked}\n", *asked_with) for at in starts for one in _behind(before, answer, at)]
+    first = [one for one in found if one.kind != "account" or _is_account(answer, one)]
+    return [*first, *(one for before in asked_with for one in _later(before, answer))]
+
+
+def _is_account(answer: str, found: Found) -> bool:
+    """The only Latin word may be the account; of several words the one that no language has is."""
+    return not _LATIN.search(answer, found.end) or bool(_NO_WORD.search(answer, found.start, found.end))
+
+
+def _later(before: str, answer: str) -> Iterator[Found]:
+    """What was asked for with these words, anywhere in the head of an answer."""
+    if before in _PERSON:
+        yield from told_names(answer[:_HEAD])
+    else:
+        candidates = _ACCOUNT_LIKE if before == _WECHAT else _DIGIT_GROUP
+        for match in candidates.finditer(answer, 0, _HEAD):
+            for one in _behind(before, answer, match.start()):
+                clause = _CLAUSE.split(answer[: one.start])[-1]
+                if not _OTHER_NUMBER.search(clause) and not is_other(answer, one.start, one.end):
+                    yield one
 
 
 def _asked_with(question: str) -> Iterator[str]:
@@ -61,7 +90,7 @@ def _asked_with(question: str) -> Iterator[str]:
         yield "电话："
     account = _ACCOUNT.search(question)
     if account:
-        yield "微信：" if account["wechat"] else "QQ："
+        yield _WECHAT if account["wechat"] else "QQ："
     if _CARD.search(question):
         yield "卡号："
     if _WHO.search(question):

@@ -68,7 +68,7 @@ ashley kimberly emily donna michelle carol amanda dorothy melissa deborah stepha
 kathleen amy angela shirley anna brenda pamela emma nicole helen samantha katherine christine debra rachel
 carolyn janet maria heather diane ruth julie olivia joyce virginia mike tom dave bob jim steve chris tony dan ed
 ken ron tim bill rob matt nick fred ted phil doug pete mohammed ahmed ali omar raj ravi sanjay amit wei ming
-hans klaus stefan jürgen pierre jean luis carlos miguel ivan sergei yuki hiroshi kenji
+jane anne kate hans klaus stefan jürgen pierre jean luis carlos miguel ivan sergei yuki hiroshi kenji
 """
 )
 NO_ENGLISH_NAMES = frozenset(

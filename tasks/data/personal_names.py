@@ -65,6 +65,12 @@ _GIVEN_NAME = re.compile(
     r"(?=\s*(?:$|[.,;:)\n]|\s(?:and|on|at|in|the|to|that|who|from|for|replaced|found|checked|reported|repaired)\b))",
     re.IGNORECASE,
 )
+_GIVEN = "|".join(name.capitalize() for name in words.GIVEN_NAMES)
+_FULL_NAME = re.compile(rf"\b(?P<name>(?:{_GIVEN})\s(?:{_INITIAL})?(?P<last>{_WORD}))(?![A-Za-z0-9])")
+_TOLD = re.compile(
+    rf"(?:[是由找问叫请让给]|联系)(?P<name>(?!{_NO_NAMES})(?:(?:{_DOUBLE}){_HAN}{{1,2}}|[{_SURE}]{_HAN}{{1,2}}?))"
+    rf"(?={_VERB}|{_TITLE}|[的了修换来去做]|(?!{_HAN}))"
+)
 _ENGLISH = (_MISTER, _BY, _ROLE_COLON, _ROLE_FULL_NAME, _GIVEN_NAME)
 _HINTS_CHINESE = frozenset("傅师理任长管总员士姐工人者名字监机生小老")
 """One of them is in every title and role above: texts without any, which are most, need no search."""
@@ -110,6 +116,14 @@ def names(text: str) -> Iterator[Found]:
                 end = _end_of_person(match["name"], titled=pattern is _MISTER)
                 if end:
                     yield Found("name", match.start("name"), match.start("name") + end)
+
+
+def told_names(text: str) -> Iterator[Found]:
+    """Names in the answer to a question for a person: given name and surname, a Chinese name behind 是, 由 or 找."""
+    yield from (Found("name", *match.span("name")) for match in _TOLD.finditer(text))
+    for match in _FULL_NAME.finditer(text):
+        if match["last"].casefold() not in words.NO_ENGLISH_NAMES and not _looks_like_a_verb(match["last"]):
+            yield Found("name", *match.span("name"))
 
 
 def _end_of_person(name: str, titled: bool) -> int:

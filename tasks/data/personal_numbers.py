@@ -105,6 +105,11 @@ _MEASURE_BEFORE = re.compile(
 )
 
 
+def is_other(text: str, start: int, end: int) -> bool:
+    """Whether a number goes on in letters, or the words around it say that it is a part, an order or a reading."""
+    return attached(text, start, end) or _named_identifier(text, start) or _measured(text, start, end)
+
+
 def _measured(text: str, start: int, end: int) -> bool:
     """Whether a unit follows a number or a word of measuring stands before it: a reading, and no phone or card."""
     return bool(_UNIT_AFTER.match(text, end) or _MEASURE_BEFORE.search(text, max(0, start - _LOOK_BACK), start))

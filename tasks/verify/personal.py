@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -184,13 +184,18 @@ _ASKS_FOR_PHONE = re.compile(
 )
 _NUMBER_GIVEN = re.compile(r"(?:it is\s+|是\s*)?[:：]?\s*(\d[\d\- ]{5,17}\d)(?![\w\-(]|\s\d)", re.IGNORECASE)
 _ASKED_BY = re.compile(r"\b(?:reported|repaired|checked) by\W*$", re.IGNORECASE)
-_FULL_NAME = re.compile(
-    r"\s*((?:John|Mary|Peter|James|David|Robert|Michael|Thomas|Paul|Jane|Susan|Anna|Maria) [A-Z][a-z]{2,})\s*[.,;]?\s*$"
+_KNOWN_NAME = r"(?:John|Mary|Peter|James|David|Robert|Michael|Thomas|Paul|Jane|Susan|Anna|Maria) [A-Z][a-z]{2,}"
+_FULL_NAME = re.compile(rf"\s*({_KNOWN_NAME})\s*[.,;]?\s*$")
+_WHO_DID = re.compile(r"\bwho (?:repaired|fixed|checked|replaced|reported)\b[^.?\n]{0,30}\W*$", re.IGNORECASE)
+_NAME_TOLD = re.compile(
+    rf"\b({_KNOWN_NAME})(?= (?:repaired|fixed|checked|replaced|reported|did)\b)|\b(?:was|by) ({_KNOWN_NAME})(?=[.,;]|$)"
 )
+_WHO_CHINESE = re.compile(r"谁(?:修|换|报)的\W*$")
+_TOLD_CHINESE = re.compile(r"[是由]([王李张刘陈杨赵吴徐孙][建国明伟芳强军磊][建国明伟芳强军磊]?)(?=处理|[，。]|$)")
 
 
 def told_by_answer(question: str, answer: str) -> list[str]:
-    """Personal data at the beginning of an answer that only its question makes known as such."""
+    """Personal data in an answer that only its question makes known as such."""
     asked, said = question.rstrip().rpartition("\n")[2].translate(_NARROW), answer.lstrip().translate(_NARROW)
     joined = f"{asked}\n{said}"
     found = [one for one in (*_without_names(joined), *_names(joined)) if said.startswith(one)]
@@ -198,7 +203,24 @@ def told_by_answer(question: str, answer: str) -> list[str]:
     if number and 7 <= sum(map(str.isdigit, number[1])) <= 15 and not _READING_AFTER.match(said, number.end()):
         found.append(number[1])
     named = _FULL_NAME.match(said) if _ASKED_BY.search(asked) else None
-    return [*found, *([named[1]] if named else [])]
+    return [*found, *([named[1]] if named else []), *_told_later(asked, said[:_LATER_AT_MOST])]
+
+
+_LATER_AT_MOST = 150
+
+
+def _told_later(asked: str, said: str) -> Iterator[str]:
+    """What was asked for and stands anywhere near the beginning of an answer."""
+    if _ASKS_FOR_PHONE.search(asked) and not _OTHER_WORD.search(asked):
+        for m in _GROUPS.finditer(said):
+            before = re.split(r"[.,;!?\n，。；！？、]", said[: m.start()])[-1]
+            other = _OTHER_WORD.search(before) or _NOT_A_PERSON.search(before) or _READING_AFTER.match(said, m.end())
+            if not other and 7 <= sum(map(str.isdigit, m.group())) <= 11 and m.group().isdigit():
+                yield m.group()
+    if _WHO_DID.search(asked):
+        yield from (m[1] or m[2] for m in _NAME_TOLD.finditer(said))
+    if _WHO_CHINESE.search(asked):
+        yield from _TOLD_CHINESE.findall(said)
 
 
 _OTHER_WORD = re.compile(

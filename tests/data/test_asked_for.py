@@ -40,6 +40,28 @@ GIVEN = {
     ("Who repaired it?", "It was Jane Miller."): "It was [NAME].",
     ("维修员：", "李明 已更换"): "[NAME] 已更换",
     ("谁修的？", "王建国。"): "[NAME]。",
+    **(
+        LATER := {
+            (
+                "What is the phone number of the service?",
+                "As far as I know you reach them at 87654321, or by mail.",
+            ): "As far as I know you reach them at [PHONE], or by mail.",
+            ("服务电话是多少？", "白天打 87654321，晚上打87654322。"): "白天打 [PHONE]，晚上打[PHONE]。",
+            (
+                "And the phone number?",
+                "Part 7654321 is on order; for questions dial 8765 4321.",
+            ): "Part 7654321 is on order; for questions dial [PHONE].",
+            ("微信？", "你加我 zhang_wei88 就行"): "你加我 [ACCOUNT] 就行",
+            ("QQ号是多少", "他的号是 12345678。"): "他的号是 [ACCOUNT]。",
+            ("Who repaired it?", "I think John Doe did it on Monday."): "I think [NAME] did it on Monday.",
+            (
+                "Who fixed the pump?",
+                "The pump was fixed on Friday, that was Jane Miller.",
+            ): "The pump was fixed on Friday, that was [NAME].",
+            ("谁修的？", "昨天是李明处理的"): "昨天是[NAME]处理的",
+            ("谁修的？", "好像是王建国。"): "好像是[NAME]。",
+        }
+    ),
 }
 BEYOND_DOUBT = [
     ("What is the phone number of the service?", "8765 4321"),
@@ -47,6 +69,7 @@ BEYOND_DOUBT = [
     ("微信：", "zhang_wei88"),
     ("reported by", "John Doe"),
     ("维修员：", "李明"),
+    *(turns for turns in LATER if "Part" not in turns[1] and "zhang" not in turns[1] and "QQ" not in turns[0]),
 ]
 NEVER = [
     ("Which part number do I order by phone?", "7654321"),
@@ -60,6 +83,13 @@ NEVER = [
     ("谁负责？", "白班"),
     ("维修员：", "更换轴承"),
     ("料号是多少？电话里说的", "87654321"),
+    ("Is there a phone?", "Yes, beside order 7654321, and the counter stands at 12345678."),
+    ("What does the phone show?", "It shows 12345678 pulses and model A06B-6114-H103."),
+    ("电话里怎么说？", "计数器为12345678，参数 1234567 要改"),
+    ("Who makes it?", "It is made by Paul Mueller Company in series 7654321."),
+    ("Who checks it?", "Will Tighten the screw; Mark Position one."),
+    ("谁负责？", "是高压油泵，由程序控制，问题是主轴"),
+    ("微信？", "please contact the service-desk"),
 ]
 
 
@@ -77,7 +107,7 @@ def test_codes_and_other_answers_stay_as_they_are(turns: tuple[str, str]):
 
 @pytest.mark.parametrize("turns", BEYOND_DOUBT)
 def test_the_verifier_counts_what_was_not_masked_in_the_next_turn(turns: tuple[str, str]):
-    assert left(["Hello?", "Hello.", *turns]) == 1
+    assert left(["Hello?", "Hello.", *turns]) == max(1, GIVEN.get(turns, "").count("["))
 
 
 @given(st.lists(st.sampled_from([*GIVEN, *NEVER, *BEYOND_DOUBT]), min_size=1, max_size=4))

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from agents.completeness import reach
 from agents.report_texts import stage_title, t
 from agents.sheet_texts import FILE_HEAD
 from agents.stage_report import metric_title
@@ -198,6 +199,9 @@ class _Reader:
             for key in ("value", "drafted"):
                 if (key == "value" or entry.get(key) is not None) and not _is_number(entry.get(key)):
                     self.wrong((*here, key), "must be a number", "Write digits, with a dot for decimals")
+            lowest, _ = reach(str(metric), unit)
+            if lowest is not None and _is_number(entry.get("value")) and entry["value"] < lowest:
+                self.wrong((*here, "value"), f"cannot be below {lowest:g}", "Write the number that you expect")
             found[str(metric)] = {**entry, "unit": unit}
         return list(found.values())
 
@@ -233,17 +237,26 @@ def of_people(found: Mapping[str, Any]) -> dict[tuple[str, str], float]:
 def stale(found: Mapping[str, Any], drafted: TaskSheet) -> list[str]:
     """Metrics whose drafted number in the file is not what the rules say now, as `stage.metric`."""
     now = {(s.name, e.metric): e.value for s in drafted.stages for e in s.expected}
+    times = {(s.name, e.metric) for s in drafted.stages for e in s.expected if e.work}
     was = {
         (stage, e["metric"]): float(e["drafted"])
         for stage, entry in found.items()
         for e in entry["expected"]
         if e.get("drafted") is not None
     }
-    return sorted(f"{stage}.{metric}" for stage, metric in now.keys() | was.keys() if _moved(now, was, (stage, metric)))
+    keys = now.keys() | was.keys()
+    moved = (key for key in keys if _moved(now.get(key), was.get(key), SETTLED if key in times else 0.0))
+    return sorted(f"{stage}.{metric}" for stage, metric in moved)
 
 
-def _moved(now: Mapping[tuple[str, str], float], was: Mapping[tuple[str, str], float], key: tuple[str, str]) -> bool:
-    return now.get(key) != was.get(key)
+SETTLED = 0.25
+"""A time moves a little with all that runs on this machine; from this much on the sheet is told to be drafted anew."""
+
+
+def _moved(now: float | None, was: float | None, by: float) -> bool:
+    if now is None or was is None:
+        return now != was
+    return abs(now - was) > by * abs(was)
 
 
 def with_numbers(drafted: TaskSheet, found: Mapping[str, Any], *, all_of_file: bool = True) -> TaskSheet:
@@ -264,7 +277,8 @@ def with_numbers(drafted: TaskSheet, found: Mapping[str, Any], *, all_of_file: b
             else:
                 base = rule or Expectation(metric=e["metric"], value=value, unit=e["unit"])
                 by_rule = None if rule is None else rule.value if rule.by_rule is None else rule.by_rule
-                new = base.model_copy(update={"value": value, "by_rule": by_rule, "set_by": BY_PERSON})
+                written_there = {"value": value, "by_rule": by_rule, "set_by": BY_PERSON, "low": None, "high": None}
+                new = base.model_copy(update=written_there)
             expected = [*(x for x in expected if x.metric != e["metric"]), new]
         written = {key: entry[key] for key in ("budget_hours", "on_failure")}
         stages.append(stage.model_copy(update={"expected": expected, **written}))

@@ -62,6 +62,32 @@ def test_a_changed_number_is_a_persons_and_keeps_what_the_rules_said(drafted):
     assert of_people(read_sheet(again, sheet, spec)) == of_people(found)
 
 
+def test_a_persons_time_has_no_interval_of_the_rules_and_is_never_negative(drafted):
+    sheet, spec = drafted
+    rule = expected(sheet, "train", "stage_seconds")
+    assert rule.low is not None
+    text = to_yaml(sheet, spec)
+    entry = f'"stage_seconds", value: {scalar(int(rule.value) if rule.value.is_integer() else rule.value)},'
+    found = read_sheet(text.replace(entry, '"stage_seconds", value: 4000,', 1), sheet, spec)
+    mine = expected(with_numbers(sheet, found), "train", "stage_seconds")
+    assert (mine.value, mine.low, mine.high, mine.by_rule) == (4000, None, None, rule.value)
+    with pytest.raises(SpecError) as refused:
+        read_sheet(text.replace(entry, '"stage_seconds", value: -1,', 1), sheet, spec)
+    assert [p.rule for p in refused.value.problems] == ["cannot be below 0"]
+
+
+@pytest.mark.parametrize(("times", "named"), [(1.1, []), (0.85, []), (1.6, ["train.training_hours"])])
+def test_a_time_that_moves_with_what_runs_on_the_machine_makes_no_sheet_stale_until_it_is_far_off(
+    drafted, times, named
+):
+    sheet, spec = drafted
+    found = read_sheet(to_yaml(sheet, spec), sheet, spec)
+    now = sheet.model_dump()
+    for e in (e for stage in now["stages"] for e in stage["expected"] if e["metric"] == "training_hours"):
+        e["value"] *= times
+    assert stale(found, TaskSheet.model_validate(now)) == named
+
+
 def test_budgets_and_sentences_may_be_changed(drafted):
     sheet, spec = drafted
     text = to_yaml(sheet, spec).replace("budget_hours: null", "budget_hours: 2.5", 1)

@@ -160,17 +160,27 @@ def _row(record: Any, header: Sequence[str]) -> list[str]:
     return cells
 
 
-def _has_doubled(value: Any) -> bool:
-    return isinstance(value, Doubled) or (isinstance(value, dict) and any(map(_has_doubled, value.values())))
+def _has_doubled(record: dict[str, Any]) -> bool:
+    left = [record]
+    while left:
+        value = left.pop()
+        if isinstance(value, Doubled):
+            return True
+        left.extend(part for part in value.values() if isinstance(part, dict))
+    return False
 
 
-def flatten(record: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    """Dotted key to text. A list of plain values is one value per line; a list of objects stays JSON."""
+def flatten(record: dict[str, Any]) -> dict[str, str]:
+    """Dotted key to text. A list of plain values is one value per line; a list of objects stays JSON.
+
+    Without a call for each level: objects within objects are as deep as a file has them.
+    """
     flat: dict[str, str] = {}
-    for key, value in record.items():
-        name = f"{prefix}{key}"
+    left = [*reversed(record.items())]
+    while left:
+        name, value = left.pop()
         if isinstance(value, dict):
-            flat.update(flatten(value, f"{name}."))
+            left.extend((f"{name}.{key}", part) for key, part in reversed(value.items()))
         else:
             flat[name] = value_text(value)
     return flat

@@ -150,6 +150,14 @@ def test_json_lines_that_are_no_object_or_hold_a_key_twice_are_flawed_rows(tmp_p
     assert reasons == ["", "not_a_json_object", "not_a_json_object", "key_stands_twice", "damaged_text", ""]
 
 
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
+def test_objects_within_objects_are_read_however_deep_they_are(tmp_path: Path, name: str):
+    deep = '{"a": "x", "b": ' + '{"c": ' * 700 + '"y"' + "}" * 701
+    (tmp_path / name).write_text(f"[{deep}]" if name == "a.json" else deep)
+    [table] = tables(tmp_path / name, {"a": "a"})
+    assert values(table) == [["x"]]
+
+
 @pytest.mark.parametrize("text", ["[1, 2]", "{}", '{"a": 1}', "[", "null", '"x"'])
 def test_json_without_a_table_is_a_source_error(tmp_path: Path, text: str):
     (tmp_path / "a.json").write_text(text)

@@ -239,6 +239,9 @@ def test_a_passage_that_ends_without_a_word_points_to_the_log(with_run: Path) ->
     assert "internal-errors.log" in caught.value.hint
 
 
+NO_REHEARSAL: dict[str, Any] = {"workspace": None, "state": None, "proposal": None}
+
+
 def test_nothing_typed_at_the_gate_ends_the_run(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     typed = iter(["s", "nonsense", "s", "a=b", "s", "c=d", "x", "no \udcff text", "s", "lr=1e-4"])
     errors: list[Exception] = [GuardRefused("outside its bounds"), RecursionError("too deep")]
@@ -251,10 +254,11 @@ def test_nothing_typed_at_the_gate_ends_the_run(monkeypatch: pytest.MonkeyPatch,
         return {"kind": "decision.recorded"}
 
     policy, gate = Policy(), Gate("data", 1, "d" * 64, datetime.now(UTC), blocked=False)
-    facts = SimpleNamespace(gate=gate, policy=policy, waiting=waiting(policy, gate), report=None)
+    facts = SimpleNamespace(gate=gate, policy=policy, waiting=waiting(policy, gate), report=None, **NO_REHEARSAL)
     ledger: Any = SimpleNamespace(events=lambda run: [])
     monkeypatch.setattr("flows.reviewing.gate_facts", lambda workspace, ledger: facts)
     monkeypatch.setattr("flows.reviewing.page", lambda facts: "page")
+    monkeypatch.setattr("flows.rehearsing.rehearsal_note", lambda *facts: "")
     monkeypatch.setattr("flows.deciding.record", record)
     monkeypatch.setattr("flows.state.fold", lambda events: SimpleNamespace(gate=gate))
     monkeypatch.setattr(asking, "_prompt", lambda text: readable(next(typed)))
@@ -271,10 +275,12 @@ def test_nothing_typed_at_the_gate_ends_the_run(monkeypatch: pytest.MonkeyPatch,
 def test_a_signal_at_the_prompt_leaves_the_gate_open(tmp_path: Path, number: signal.Signals) -> None:
     code = """
 from types import SimpleNamespace
-import flows.reviewing
+import flows.rehearsing, flows.reviewing
 from flows.cli import asking
 from tasks.interrupts import STOP, stop_on_signals
-facts = SimpleNamespace(report=None, gate=None, spec=None)
+gate = SimpleNamespace(name="data")
+facts = SimpleNamespace(report=None, gate=gate, spec=None, workspace=None, state=None, proposal=None)
+flows.rehearsing.rehearsal_note = lambda *facts: ""
 flows.reviewing.gate_facts = lambda workspace, ledger: facts
 flows.reviewing.page = lambda facts: "page"
 with stop_on_signals():

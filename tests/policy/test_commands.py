@@ -176,7 +176,8 @@ def test_at_the_prompt_an_edit_that_somebody_made_meanwhile_is_shown_before_it_c
         gate = maker.state.gate
         assert gate is not None
         stands = waiting(maker.policy, gate)
-        return SimpleNamespace(gate=gate, policy=maker.policy, waiting=stands, report=None)
+        rehearsal = {"workspace": workspace, "state": maker.state, "proposal": None}
+        return SimpleNamespace(gate=gate, policy=maker.policy, waiting=stands, report=None, **rehearsal)
 
     typed = iter(["a", "wang", "a", "wang"])
 
@@ -188,6 +189,7 @@ def test_at_the_prompt_an_edit_that_somebody_made_meanwhile_is_shown_before_it_c
 
     shown: list[str] = []
     monkeypatch.setattr("flows.reviewing.gate_facts", facts)
+    monkeypatch.setattr("flows.rehearsing.rehearsal_note", lambda *facts: "")
     monkeypatch.setattr("flows.reviewing.page", lambda found: shown.append(found.gate.digest) or "page")
     monkeypatch.setattr(asking, "_prompt", prompt)
     assert asking._ask(Workspace(folder, "r1"), maker.ledger) is True

@@ -31,7 +31,9 @@ from specs.stages import Quiet, StageContext
 
 class Told(Quiet):
     def start(self, what, total=None):
-        print(f"{time.perf_counter() - began:8.1f} s  {what}", file=sys.stderr, flush=True)
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        told = f"{used.ru_utime + used.ru_stime:8.1f} CPU s, peak so far {used.ru_maxrss / 2**20:.2f} GiB  {what}"
+        print(f"{time.perf_counter() - began:8.1f} s {told}", file=sys.stderr, flush=True)
 
 folder, model, what = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 source = {"kind": "work_orders", "path": "orders.csv", "columns": {n: n for n in sys.argv[5].split(",")}}

@@ -1,6 +1,6 @@
 """Near duplicates: ours against datatrove and text-dedup, on generated work orders with known copies and variants.
 
-    python benchmarks/near_duplicates.py [--count 100000] [--peers PYTHON] [--out FILE]
+    python benchmarks/near_duplicates.py [--count 100000] [--peers PYTHON] [--tools NAME...] [--out FILE]
 
 The peers are installed into an environment of their own under a temporary folder, or used from `--peers`, the
 python of an environment that has them. Every tool reads the same JSON lines in a process of its own and writes which
@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -182,8 +183,8 @@ def judge(records: list[Order], result: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def compare(language: str, count: int, python: str, folder: Path) -> list[dict[str, Any]]:
-    """One line of figures per tool."""
+def compare(language: str, count: int, python: str, folder: Path, tools: Collection[str]) -> list[dict[str, Any]]:
+    """One line of figures per tool; ours is always one of them."""
     records = list(orders(language, 1, count, COPIES, VARIANTS))
     source = folder / f"{language}.jsonl"
     with source.open("w", encoding="utf-8") as file:
@@ -193,7 +194,7 @@ def compare(language: str, count: int, python: str, folder: Path) -> list[dict[s
             row = {"id": i, "number": i, "text": order.content(), **named}
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
     lines = []
-    for tool, grams, code in RUNS[language]:
+    for tool, grams, code in (run for run in RUNS[language] if run[0] in {OURS, *tools}):
         work = folder / f"{language}-{tool}-{grams}"
         work.mkdir()
         wall, cpu = measure(command(tool, grams, code, python, source, work), work)
@@ -209,6 +210,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--count", type=int, default=100_000)
     parser.add_argument("--peers", help="python of an environment with " + ", ".join(PEERS))
+    parser.add_argument("--tools", nargs="+", default=["datatrove", "text-dedup"], help="peers to run beside ours")
     parser.add_argument("--out", type=Path, help="JSON file for the figures")
     parser.add_argument("--ours", nargs=2, type=Path, metavar=("SOURCE", "TARGET"), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -217,7 +219,7 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as name:
         python = peers_python(options.peers, Path(name))
-        lines = [line for lang in RUNS for line in compare(lang, options.count, python, Path(name))]
+        lines = [line for lang in RUNS for line in compare(lang, options.count, python, Path(name), options.tools)]
     mine = {line["language"]: line for line in lines if line["tool"] == OURS}
     print(f"{'':24}{'wall s':>8}{'CPU s':>8}{'times':>7}{'found':>8}{'removed':>9}", "  variants lost  others lost")
     for line in lines:

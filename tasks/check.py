@@ -54,7 +54,8 @@ def check_project(loaded: LoadedProject, with_model: bool) -> CheckReport:
     problems += _general_text_problems(loaded)
     if with_model:
         problems = [*problems, *_model_problems(loaded, notes)]
-    notes += [*_too_few(loaded, sources, bool(problems)), *_missing_packages(loaded), *_rewritten(loaded)]
+    notes += [*_too_few(loaded, sources, bool(problems)), *_without_fault_types(loaded)]
+    notes += [*_missing_packages(loaded), *_rewritten(loaded)]
     return CheckReport(_with_lines(problems, loaded), sources, notes, previews)
 
 
@@ -77,6 +78,20 @@ def _too_few(loaded: LoadedProject, sources: list[SourceSummary], incomplete: bo
     return [
         f"the sources hold {rows} rows, and the data stage asks for {listed}: it cannot pass. "
         "Bring more rows, or loosen the criteria under acceptance: data:"
+    ]
+
+
+def _without_fault_types(loaded: LoadedProject) -> list[str]:
+    """What a criterion of fault types means where no source names any: every held-out answer counts as one."""
+    asked = [c for c in loaded.spec.criteria("evaluate") if c.metric == "fault_type_coverage" and c.blocking]
+    if not asked or any(s.kind not in ("instructions", "manuals") for s in loaded.spec.sources):
+        return []
+    if all(s.kind == "manuals" for s in loaded.spec.sources):
+        return []  # plain text alone has no answers: the documentation says what to loosen there
+    return [
+        "no source names fault types: fault_type_coverage is then the share of held-out answers that come near the "
+        f"one in the data, and blocks the release below {asked[0].bound:g}. Say what shall hold under acceptance: "
+        "evaluate: for example {metric: fault_type_coverage, op: '>=', bound: 0.5, blocking: false}"
     ]
 
 

@@ -106,6 +106,23 @@ def test_a_spec_whose_file_cannot_be_read_keeps_its_problems(tmp_path: Path, sou
 MAPPED = '  - {kind: work_orders, path: a.csv, columns: {phenomenon: Symptom, repair: "Action taken"}}\n'
 
 
+CHATS = "  - {kind: instructions, path: c.jsonl}\n"
+LOOSE = "acceptance: {evaluate: [{metric: fault_type_coverage, op: '>=', bound: 0.5, blocking: false}]}\n"
+
+
+@pytest.mark.parametrize(
+    ("sources", "more", "warned"), [(CHATS, "", True), (CHATS, LOOSE, False), (CHATS + MAPPED, "", False)]
+)
+def test_what_a_criterion_of_fault_types_means_without_any_is_said_before_the_run(
+    tmp_path: Path, sources: str, more: str, warned: bool
+):
+    table(tmp_path, ENGLISH, 70)
+    said = [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "The belt."}]
+    (tmp_path / "c.jsonl").write_text("\n".join([json.dumps({"messages": said})] * 70))
+    text = "".join(check_project(load_project(write(tmp_path, sources, more=more)), with_model=False).notes)
+    assert ("blocks the release below 0.5" in text) == warned
+
+
 @pytest.mark.parametrize(("rows", "warned"), [(30, True), (65, True), (66, False)])
 def test_rows_that_can_never_satisfy_the_criteria_are_a_warning(tmp_path: Path, rows: int, warned: bool):
     table(tmp_path, ENGLISH, rows)

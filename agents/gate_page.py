@@ -18,6 +18,7 @@ from agents.stage_report import (
     rehearsal_line,
     verdict_line,
     verdict_table,
+    whence,
     where_failed,
 )
 from agents.subtasks import title as subtask_title
@@ -205,12 +206,10 @@ def _expected_numbers(stage: SheetStage, spec: Project) -> Block:
         return Paragraph(f"{t(language, 'expected_value')}{'：' if language == 'zh' else ': '}{t(language, 'nothing')}")
     rows = []
     for e in stage.expected:
-        why = e.why
-        if e.set_by:
-            rule = "" if e.by_rule is None else human(e.by_rule, e.unit, language)
-            why = t(language, "set_by_person", value=rule) if rule else t(language, "set_by_person_alone")
         value = Cell(with_interval(e.value, e.low, e.high, e.unit, language), number=True)
-        rows.append([Cell(metric_title(stage.name, e.metric, language, spec)), value, Cell(why, tone="quiet")])
+        rows.append(
+            [Cell(metric_title(stage.name, e.metric, language, spec)), value, Cell(whence(e, language), tone="quiet")]
+        )
     return Table([t(language, key) for key in ("metric", "expected_value", "why")], rows)
 
 

@@ -256,7 +256,7 @@ def expected_rows(expected: Sequence[Expectation | ExpectedRow], evidence: Evide
         actual = metric.value if metric else None
         if isinstance(item, ExpectedRow):
             if item.stage == evidence.stage:
-                found = {"actual": actual, "alone": alone_of(evidence, item.metric)}
+                found = {"actual": actual, "alone": alone_of(evidence, item.metric), "finished": True}
                 rows.append(item.model_copy(update=found))
             continue
         rows.append(
@@ -266,6 +266,9 @@ def expected_rows(expected: Sequence[Expectation | ExpectedRow], evidence: Evide
                 expected=item.value,
                 actual=actual,
                 alone=alone_of(evidence, item.metric),
+                finished=True,
+                by_rule=item.by_rule,
+                set_by=item.set_by,
                 unit=item.unit,
                 why=item.why,
                 low=item.low,
@@ -296,7 +299,7 @@ def expected_table(rows: Sequence[ExpectedRow], spec: Project, with_stage: bool 
             Cell(with_interval(row.expected, row.low, row.high, row.unit, language), number=True),
             Cell(_came(row, language), number=True),
             Cell(shown, number=True, tone="warn" if difference is not None and abs(difference) > 0.2 else ""),
-            Cell(row.why, tone="quiet"),
+            Cell(whence(row, language), tone="quiet"),
         ]
         if with_stage:
             signed = "" if row.signed is None else human(row.signed, row.unit, language)
@@ -311,9 +314,18 @@ def expected_table(rows: Sequence[ExpectedRow], spec: Project, with_stage: bool 
     )
 
 
+def whence(of: Expectation | ExpectedRow, language: Language) -> str:
+    """Where an expected number comes from: its rule, or a person, with what the rules had said."""
+    if not of.set_by:
+        return of.why
+    if of.by_rule is None:
+        return t(language, "set_by_person_alone")
+    return t(language, "set_by_person", value=human(of.by_rule, of.unit, language))
+
+
 def _came(row: ExpectedRow, language: Language) -> str:
     """The number that came; of a time on a busy machine also what it would have been without other programs."""
-    if row.actual is None:
+    if row.actual is None and not row.finished:
         return t(language, "pending")
     shown = human(row.actual, row.unit, language)
     return shown if row.alone is None else t(language, "alone", value=shown, alone=human(row.alone, row.unit, language))

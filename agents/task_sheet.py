@@ -37,6 +37,9 @@ class ExpectedRow(Strict):
     high: float | None = None
     alone: float | None = None
     """Of a time on a busy machine: what it would have been without other programs. That is what is expected."""
+    finished: bool = False
+    by_rule: float | None = None
+    set_by: str = ""
 
     @property
     def difference(self) -> float | None:
@@ -194,6 +197,9 @@ def expected_beside_actual(
                     expected=expectation.value,
                     actual=metric.value if metric else None,
                     alone=alone_of(found, expectation.metric) if found else None,
+                    finished=found is not None,
+                    by_rule=expectation.by_rule,
+                    set_by=expectation.set_by,
                     unit=expectation.unit,
                     why=expectation.why,
                     signed=signed[name].value if name in signed else None,

@@ -56,7 +56,7 @@ def _expectation(
     rule, found = estimates
     per = SECONDS[unit]
     why = text(context.spec.language, key, pieces=pieces)
-    if context.costs and all(c.others_cpu_share is not None and c.others_cpu_share >= BUSY for c in context.costs):
+    if pieces and all(c.others_cpu_share is not None and c.others_cpu_share >= BUSY for c in context.costs):
         why += text(context.spec.language, "x_always_busy")
     return Expectation(
         metric=metric,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -30,17 +30,16 @@ _NARROW = str.maketrans(_WIDE, "0123456789+-@.()----")
 """Digits and marks as Chinese input methods write them, one for one: numbers are found in either width."""
 
 
-def find(text: str, allowed: Iterable[str] = (), people: Sequence[str] = ()) -> list[Found]:
-    """Personal data in a text, in order, without overlaps; what stands in `allowed` is left out.
+def find(text: str, allowed: Collection[str] = (), people: Sequence[str] = ()) -> list[Found]:
+    """Personal data in a text, in order, without overlaps; what is `allowed`, in plain form, is left out.
 
     `people` are names that the record holds elsewhere: they are names here without a title beside them.
     """
-    known = {plain(entry) for entry in allowed}
     named = (Found("name", *span) for span in spans_of(people, text)) if people else ()
     found = [
         f
         for f in (*numbers(text.translate(_NARROW)), *names(text), *named)
-        if plain(text[f.start : f.end]) not in known
+        if plain(text[f.start : f.end]) not in allowed
     ]
     return _without_overlaps(found)
 
@@ -72,6 +71,10 @@ class Masker:
     allowed: Sequence[str] = ()
     items: Counter[tuple[str, str, str, PersonalKind]] = field(default_factory=Counter)
     characters: Counter[tuple[str, str, str, PersonalKind]] = field(default_factory=Counter)
+    _allowed: frozenset[str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._allowed = frozenset(map(plain, self.allowed))
 
     def draft(self, draft: Draft) -> Draft:
         """The draft with personal data masked in everything but its fault code; names stay in the device model."""
@@ -99,18 +102,17 @@ class Masker:
         turns = (draft.system, *draft.earlier, draft.prompt, draft.plain)
         found = [text[f.start : f.end] for text in turns for f in names(text)]
         told = [text[f.start : f.end] for before, text in pairwise(turns) for f in given(before, text) if _is_name(f)]
-        known = {plain(entry) for entry in self.allowed}
-        return tuple(name for name in dict.fromkeys([*found, *told]) if recurring(name) and plain(name) not in known)
+        return tuple(
+            name for name in dict.fromkeys([*found, *told]) if recurring(name) and plain(name) not in self._allowed
+        )
 
     def _told(self, unit: Unit, turns: Sequence[str]) -> list[str]:
         """Turns in which what the turn before asks for is masked too."""
-        known = {plain(entry) for entry in self.allowed}
         masked = list(turns)
         for at in range(1, len(masked)):
             text = masked[at]
-            found = [
-                f for f in given(masked[at - 1], text.translate(_NARROW)) if plain(text[f.start : f.end]) not in known
-            ]
+            asked_for = given(masked[at - 1], text.translate(_NARROW))
+            found = [f for f in asked_for if plain(text[f.start : f.end]) not in self._allowed]
             masked[at] = self._replace(unit, "sample", text, _without_overlaps(found))
         return masked
 
@@ -126,7 +128,7 @@ class Masker:
         return text
 
     def _mask_once(self, unit: Unit, place: str, text: str, with_names: bool, people: Sequence[str]) -> str:
-        found = find(text, self.allowed, people)
+        found = find(text, self._allowed, people)
         return self._replace(unit, place, text, [f for f in found if with_names or not _is_name(f)])
 
     def _replace(self, unit: Unit, place: str, text: str, finds: Sequence[Found]) -> str:

@@ -72,6 +72,48 @@ class Plain:
         return {"fed": fed, "steps": trainer.state.global_step, "error": error, "finite": finite}
 
 
+def stopped_in_evaluation(plain: Plain) -> dict[str, int]:
+    """A stop is asked for in the first batch of an evaluation after the first step: how many batches follow."""
+    from transformers import Trainer, TrainerCallback, TrainingArguments
+
+    class StopInFirst(TrainerCallback):
+        batches = 0
+
+        def on_prediction_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            self.batches += 1
+            control.should_training_stop = True
+
+    callback = StopInFirst()
+    arguments = TrainingArguments(
+        output_dir=str(plain.folder / "stopped"),
+        max_steps=4,
+        eval_strategy="steps",
+        eval_steps=1,
+        per_device_eval_batch_size=1,
+        prediction_loss_only=True,
+        save_strategy="no",
+        logging_strategy="no",
+        report_to=[],
+        disable_tqdm=True,
+        use_cpu=True,
+        remove_unused_columns=False,
+    )
+
+    def collated(batch: list[dict[str, Any]]) -> Any:
+        return collate([b["sample"] for b in batch], max(len(b["input_ids"]) for b in batch), 0)
+
+    trainer = Trainer(
+        model=build_trainable(plain.job.base_model, plain.job.training, "cpu"),
+        args=arguments,
+        train_dataset=plain.data,
+        eval_dataset=plain.data[:6],
+        data_collator=collated,
+        callbacks=[callback],
+    )
+    trainer.train()
+    return {"batches": callback.batches, "planned": 6, "steps": trainer.state.global_step}
+
+
 def main() -> int:
     """All situations."""
     os.dup2(2, 1)  # it prints; the lines of a worker are not for it
@@ -94,6 +136,7 @@ def main() -> int:
     found["incomplete"] = plain.train("grouped", True)
     found["nan"] = plain.train("nan", max_steps=4, nan_at=2, save_strategy="no")
     found["masked"] = plain.train("masked", max_steps=2, masked=True, save_strategy="no")
+    found["stopped_in_evaluation"] = stopped_in_evaluation(plain)
     (folder / "plain.json").write_text(json.dumps(found))
     return 0
 

@@ -10,17 +10,24 @@ import json
 import os
 import shutil
 import signal
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
-from specs.errors import StorageError, TrainingError
+from specs.errors import Stopped, StorageError, TrainingError
+from specs.stages import Quiet
 from tasks.data.batch_plan import PlanRow, plan_batches
+from tasks.interrupts import StopRequest
 from tasks.prompts import Encoded, PromptTemplate
+from tasks.training.census import take_census
 from tasks.training.checkpoints import CheckpointStore
 from tasks.training.collate import IGNORED, collate
+from tasks.training.evaluation import mean_loss, sample_losses
 from tasks.training.feed import Feed, check_lengths, group_steps
 from tasks.training.job import Job
 from tests.support.forked import train
@@ -119,6 +126,49 @@ def test_a_resume_at_any_step_feeds_what_was_left_the_first_step_of_the_next_epo
     for end in ends:
         after = [i for step in whole[end : end + len(steps) // 3] for batch in step for i in batch]
         assert sorted(after) == sorted(encoded)
+
+
+def test_a_resume_inside_a_later_epoch_has_the_order_of_that_epoch_not_of_the_first():
+    """And a feed that goes on in the order of the first epoch, as a sampler does that never hears of the epoch, does
+    not pass the census."""
+    samples = [(f"s{n:02d}", 8) for n in range(24)]
+    steps = group_steps(plan_batches(samples, small_training(epochs=2, max_steps=None)))
+    encoded = {i: Encoded([1] * n, 0) for i, n in samples}
+    first, second = ([step for step in steps if step.epoch == epoch] for epoch in (1, 2))
+    resumed_at = len(first) + len(second) // 2
+
+    def lines(fed: list[Any]) -> list[dict[str, Any]]:
+        numbered = zip(second, [*second[: len(second) // 2], *fed], strict=True)
+        return [
+            {"step": planned.step, "micro_batch": batch.number, "sample_ids": list(batch.sample_ids)}
+            for planned, step in numbered
+            for batch in step.micro_batches
+        ]
+
+    ours = [step.planned for step in Feed(steps, encoded, 0, resumed_at)]
+    assert take_census(2, steps, lines(ours)).fault == ""
+    replayed = take_census(2, steps, lines(first[len(second) // 2 :]))
+    assert replayed.too_often == replayed.too_rarely > 0
+    assert replayed.fault.startswith("epoch 2: what was fed is not what was planned")
+
+
+@pytest.mark.parametrize("by_sample", [False, True])
+def test_a_stop_asked_for_between_two_batches_of_an_evaluation_ends_it_before_the_next(by_sample):
+    stop, computed = StopRequest(), []
+
+    class Counting(torch.nn.Module):
+        def forward(self, input_ids: Any, attention_mask: Any) -> Any:
+            computed.append(len(input_ids))
+            if len(computed) == 2:
+                stop.request("SIGTERM")
+            return SimpleNamespace(logits=torch.zeros((*input_ids.shape, 9)))
+
+    encoded = {f"s{n}": Encoded([1, 2, 3], 1) for n in range(8)}
+    batches = Feed([], encoded, 0).batches(sorted(encoded), 1)
+    of_samples = partial(sample_losses, Counting(), batches, encoded, "cpu", "fp32", stop)
+    with pytest.raises(Stopped, match="every step trained is saved"):
+        (of_samples if by_sample else partial(mean_loss, Counting(), batches, "cpu", "fp32", stop, Quiet()))()
+    assert computed == [1, 1]
 
 
 def test_a_training_that_ends_short_of_its_plan_does_not_end_well(job_in, tmp_path):
@@ -252,5 +302,10 @@ def test_the_plain_trainer_goes_on_after_a_loss_that_is_not_a_number_and_spoils_
 
 
 @pytest.mark.slow
+def test_the_plain_trainer_evaluates_to_the_end_after_a_stop_was_asked_for(plain):
+    assert plain["stopped_in_evaluation"]["batches"] == plain["stopped_in_evaluation"]["planned"] > 2
+    assert plain["stopped_in_evaluation"]["steps"] == 1
+
+
 def test_the_plain_trainer_trains_on_nothing_without_a_word(plain):
     assert (plain["masked"]["error"], plain["masked"]["steps"]) == ("", 2)

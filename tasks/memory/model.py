@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._guards import active_fake_mode
+from torch._subclasses.fake_tensor import FakeTensor
 
 from specs.errors import ModelError
 from tasks.memory import experts, kernels
@@ -150,9 +152,12 @@ def _fuse_dropout(module: nn.Dropout) -> None:
 def materialise(model: nn.Module) -> None:
     """Exchange meta parameters and buffers for CPU ones of the active fake mode; tied ones stay tied."""
     done: dict[int, Any] = {}
+    mode, cpu = active_fake_mode(), torch.device("cpu")
 
     def fresh(tensor: torch.Tensor) -> torch.Tensor:
-        return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
+        if mode is None or not tensor.is_meta:
+            return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
+        return FakeTensor(mode, tensor.detach(), cpu)
 
     for module in model.modules():
         for name, parameter in list(module._parameters.items()):

@@ -32,6 +32,14 @@ class OptimizerStep:
     resident_bytes: int
     peaks: dict[Place, Peak]
 
+    def on_the_host(self) -> OptimizerStep:
+        """The same with its states paged: none of them is resident."""
+        without = {}
+        for place, peak in self.peaks.items():
+            residents = {kind: size for kind, size in peak.residents.items() if kind != "optimizer_states"}
+            without[place] = Peak(sum(residents.values()), residents)
+        return OptimizerStep(self.state_bytes, self.state_bytes, 0, without)
+
 
 @dataclass
 class Recording:
@@ -106,7 +114,7 @@ def _trace(settings: TraceSettings, depth: int | None, optimizer_step: bool, oth
             del workspaces
         for hook in hooks:
             hook.remove()
-        steps = {name: _step_of(model, settings.model_copy(update={"optimizer": name})) for name in others}
+        steps = _steps(model, settings, others)
     timeline = tracker.timeline
     for number in outliving(timeline, "forward+loss", "backward"):
         timeline.kinds.setdefault(number, "activations")
@@ -128,6 +136,18 @@ def _trace(settings: TraceSettings, depth: int | None, optimizer_step: bool, oth
     dimensions = {size for tensor in [*model.parameters(), *model.buffers()] for size in tensor.shape}
     dimensions.add(CUBLAS_WORKSPACE_BYTES)
     return Recording(found, timeline, dimensions, steps)
+
+
+def _steps(model: nn.Module, settings: TraceSettings, names: Sequence[Optimizer]) -> dict[Optimizer, OptimizerStep]:
+    """The steps of several optimizers on one model. A paged one is the same but for where its states lie."""
+    found: dict[Optimizer, OptimizerStep] = {}
+    for name in names:
+        alike = next((n for n in found if f"paged_{n}" == name), None)
+        if alike is None:
+            found[name] = _step_of(model, settings.model_copy(update={"optimizer": name}))
+        else:
+            found[name] = found[alike].on_the_host()
+    return found
 
 
 def _step_of(model: nn.Module, settings: TraceSettings) -> OptimizerStep:

@@ -11,6 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from tasks.memory import quick
 from tasks.memory.timeline import Place, Resident, Timeline
 
 PRODUCTS: dict[Any, int] = {
@@ -89,15 +90,17 @@ class StorageTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        if func is DEVICE and isinstance(args[0], FakeTensor):
+            return torch.device("meta") if args[0].fake_mode.in_kernel_invocation else args[0].fake_device
         if self.place.phase in ("backward", "recompute") and self.place.part == "layer":
             # Autograd's own work has gradients disabled; a layer run again for its activations has them enabled.
             self.at("recompute" if torch.is_grad_enabled() else "backward", self.place.part, self.place.layer)
-        if func is DEVICE and isinstance(args[0], FakeTensor):
-            return torch.device("meta") if args[0].fake_mode.in_kernel_invocation else args[0].fake_device
         if func in PRODUCTS:
             self.timeline.products.append((self.place.phase, _operations(*args[PRODUCTS[func] :][:2])))
-        out = func(*args, **(kwargs or {}))
-        for leaf in tree_leaves(out):
+        out = quick.run(func, args, kwargs) if func in quick.QUICK else quick.MISSED
+        if out is quick.MISSED:
+            out = func(*args, **(kwargs or {}))
+        for leaf in (out,) if isinstance(out, torch.Tensor) else tree_leaves(out):
             if isinstance(leaf, torch.Tensor):
                 self.see(leaf)
         return out

@@ -14,14 +14,14 @@ from pydantic import Field, ValidationError
 from specs import places
 from specs.base import Strict
 from specs.canonical import digest
-from specs.errors import GatewrightError
+from specs.errors import GatewrightError, OutOfMemory, WorkerError
 from specs.files import write_bytes
 from specs.parameters import Optimizer
 from specs.stages import Progress, Quiet
 from tasks.memory.estimate import code_digest, versions
 from tasks.memory.family import WINDOWS, Family
 from tasks.memory.settings import TraceSettings
-from tasks.worker_ends import said
+from tasks.worker_ends import WorkerDied, said
 
 PROGRAM = "tasks.planning.families_program"
 UNRECORDED = "unrecorded"
@@ -92,25 +92,58 @@ def _read(path: Path) -> Family | None:
         return None
 
 
+def file_of(folder: str | Path, number: int) -> Path:
+    """Where a recorded family of a job lies."""
+    return Path(folder) / f"{number}.json"
+
+
+def begun_of(folder: str | Path, number: int) -> Path:
+    """There from when its recording was begun."""
+    return Path(folder) / f"{number}.begun"
+
+
 def _record(
     wanted: Sequence[TraceSettings], optimizers: Sequence[Optimizer], longest: int, progress: Progress, keys: list[str]
 ) -> dict[str, Any]:
+    """Families by key, or why there is none. A process that dies is started again with what is left; what was at work
+    when two of them died is left out, with the reason. Raises what ended a process that had begun nothing."""
     from tasks.workers import run_worker
 
-    with tempfile.TemporaryDirectory(prefix="gatewright-plan-") as folder:
-        job, out = Path(folder) / "job.json", Path(folder) / "families.json"
-        ranks = min(os.cpu_count() or 1, len(wanted))
-        document = {
-            "settings": [s.model_dump() for s in wanted],
-            "optimizers": list(optimizers),
-            "longest": longest,
-            "out": str(out),
-            "ranks": ranks,
-        }
-        write_bytes(job, json.dumps(document).encode())
-        run_worker(PROGRAM, job, Path(folder) / "log.txt", progress, threads=1, ranks=ranks)
-        found: dict[str, Any] = {}
-        for rank in range(ranks):
-            part = json.loads(Path(f"{out}.{rank}").read_bytes())
-            found |= {keys[int(number)]: family for number, family in part.items()}
-        return found
+    with tempfile.TemporaryDirectory(prefix="gatewright-plan-") as place:
+        folder, job, deaths = Path(place), Path(place) / "job.json", dict[int, int]()
+        left, parts = list(range(len(wanted))), min(os.cpu_count() or 1, len(wanted))
+        while left:
+            document = {
+                "settings": [s.model_dump() for s in wanted],
+                "numbers": left,
+                "optimizers": list(optimizers),
+                "longest": longest,
+                "folder": place,
+                "parts": parts,
+            }
+            write_bytes(job, json.dumps(document).encode())
+            ended: WorkerError | None = None
+            try:
+                run_worker(PROGRAM, job, folder / "log.txt", progress, threads=1)
+            except (WorkerDied, OutOfMemory) as error:
+                ended = error
+            left = [number for number in left if not file_of(folder, number).exists()]
+            if ended is None:
+                break
+            guilty = [number for number in left if begun_of(folder, number).exists()]
+            if not guilty:
+                raise ended
+            progress.say(f"{ended.message}; {len(left)} of {len(wanted)} families are recorded again")
+            for number in guilty:
+                begun_of(folder, number).unlink()
+                deaths[number] = deaths.get(number, 0) + 1
+                if deaths[number] > 1:
+                    write_bytes(file_of(folder, number), _twice(ended))
+            left, parts = [number for number in left if deaths.get(number, 0) < 2], 1
+        return {key: json.loads(file_of(folder, number).read_bytes()) for number, key in enumerate(keys)}
+
+
+def _twice(ended: WorkerError) -> bytes:
+    """What stands in the place of a family at which two processes ended."""
+    message = f"two processes ended while they recorded it, the second time: {ended.message}"
+    return json.dumps({UNRECORDED: {"kind": "WorkerError", "message": message, "hint": ended.hint}}).encode()

@@ -1,18 +1,25 @@
-"""The recording process: `python -m tasks.planning.families_program job.json [RANK ...]`. Torch is read only here."""
+"""The recording process: `python -m tasks.planning.families_program job.json`. Torch is read only here.
+
+Torch is imported once; then the process divides itself, one part for each core, where the system can do that. Every
+family becomes a file as soon as it is recorded, and has a mark from when it was begun: whoever started the process
+knows what is left, and what was at work, however it ends.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from specs.canonical import digest
 from specs.errors import InputError, OutOfMemory, WorkerError
 from specs.files import write_bytes
-from tasks.memory.estimate_program import quiet_libraries, told
-from tasks.planning.families import UNRECORDED
+from tasks.memory.estimate_program import quiet_libraries, told, without_bitsandbytes
+from tasks.planning.families import UNRECORDED, begun_of, file_of
 from tasks.worker_side import Channel, work
 
 if TYPE_CHECKING:
@@ -22,23 +29,78 @@ if TYPE_CHECKING:
 
 
 def body(job_file: Path, channel: Channel, stop: StopRequest) -> None:
-    """Record this rank's part of the job into `out`.RANK: families by their numbers in it, or why there is none."""
+    """Record the families of a job into its folder, each under its number, or why there is none."""
     job = json.loads(job_file.read_bytes())
-    rank = int(sys.argv[2]) if len(sys.argv) > 2 else 0
-    found = {}
-    for numbers in shares(job["settings"], int(job["ranks"]))[rank]:
+    parts = shares(job["settings"], job["numbers"], int(job["parts"]) if hasattr(os, "fork") else 1)
+    quiet_libraries()
+    import tasks.memory.recording
+
+    assert tasks.memory.recording  # read before the parts go their own ways
+    with _beside(parts[1:], job, channel, stop):
+        _record(parts[0], job, channel, stop)
+    left = [number for number in job["numbers"] if not file_of(job["folder"], number).exists()]
+    for number in left:  # a part that died: once more, here
+        _record([[number]], job, channel, stop)
+    channel.result(families=len(job["numbers"]), repeated=len(left))
+
+
+@contextmanager
+def _beside(
+    parts: Sequence[list[list[int]]], job: dict[str, Any], channel: Channel, stop: StopRequest
+) -> Iterator[None]:
+    """The other parts, in copies of this process, while the block runs; waits for them. How they end is told by what
+    they leave behind."""
+    children = []
+    for part in parts:
+        child = os.fork()
+        if not child:
+            _only_record(part, job, channel, stop)
+        children.append(child)
+    try:
+        yield
+    finally:
+        for child in children:
+            os.waitpid(child, 0)
+
+
+def _only_record(part: list[list[int]], job: dict[str, Any], channel: Channel, stop: StopRequest) -> None:
+    """The life of a copy: it records and ends, without what the original does at its end."""
+    code = 1
+    try:
+        _end_with(os.getppid())
+        _record(part, job, channel, stop)
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _end_with(parent: int) -> None:
+    """A copy does not listen for the end of whoever asked: it looks whether its original is still there."""
+    import threading
+    import time
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="original", daemon=True).start()
+
+
+def _record(part: Sequence[Sequence[int]], job: dict[str, Any], channel: Channel, stop: StopRequest) -> None:
+    for numbers in part:
         steps = None
         for number in numbers:
             stop.raise_if_requested("recording families")
+            begun_of(job["folder"], number).touch()
             try:
                 family = recorded(job["settings"][number], job["optimizers"], int(job["longest"]), steps)
             except (InputError, WorkerError) as error:
-                found[number] = {UNRECORDED: _told(error)}
+                document: dict[str, Any] = {UNRECORDED: _told(error)}
             else:
-                steps, found[number] = family.steps, family.model_dump(mode="json")
+                steps, document = family.steps, family.model_dump(mode="json")
+            write_bytes(file_of(job["folder"], number), json.dumps(document).encode())
             channel.advance()
-    write_bytes(Path(f"{job['out']}.{rank}"), json.dumps(found).encode())
-    channel.result(families=len(found))
 
 
 def _told(error: InputError | WorkerError) -> dict[str, str]:
@@ -48,22 +110,20 @@ def _told(error: InputError | WorkerError) -> dict[str, str]:
     return {"kind": type(error).__name__, "message": error.message, "hint": error.hint}
 
 
-def shares(settings: Sequence[dict[str, Any]], ranks: int) -> list[list[list[int]]]:
-    """Which families each rank records, those that differ in checkpointing only together: they share their steps.
-
-    The costliest first, each group to the rank with the least to do.
-    """
+def shares(settings: Sequence[dict[str, Any]], numbers: Sequence[int], parts: int) -> list[list[list[int]]]:
+    """Which of the numbered families each part records, those that differ in checkpointing only together: they share
+    their optimizers' steps. The costliest first, each group to the part with the least to do."""
     groups: dict[str, list[int]] = {}
-    for number, one in enumerate(settings):
-        groups.setdefault(digest({**one, "activation_checkpointing": None}), []).append(number)
+    for number in numbers:
+        groups.setdefault(digest({**settings[number], "activation_checkpointing": None}), []).append(number)
 
-    def cost(numbers: Sequence[int]) -> float:
-        return sum((1.0 if settings[n]["method"] == "full" else 1.5) for n in numbers)
+    def cost(members: Sequence[int]) -> float:
+        return sum((1.0 if settings[n]["method"] == "full" else 1.5) for n in members)
 
-    parts: list[list[list[int]]] = [[] for _ in range(ranks)]
-    for group in sorted(groups.values(), key=lambda numbers: (-cost(numbers), numbers)):
-        min(parts, key=lambda part: sum(map(cost, part))).append(group)
-    return parts
+    found: list[list[list[int]]] = [[] for _ in range(max(1, parts))]
+    for group in sorted(groups.values(), key=lambda members: (-cost(members), members)):
+        min(found, key=lambda part: sum(map(cost, part))).append(group)
+    return found
 
 
 def recorded(settings: dict[str, Any], optimizers: Sequence[Any], longest: int, steps: Steps | None) -> Family:
@@ -78,4 +138,5 @@ def recorded(settings: dict[str, Any], optimizers: Sequence[Any], longest: int, 
 
 
 if __name__ == "__main__":
+    without_bitsandbytes()
     sys.exit(work(body))

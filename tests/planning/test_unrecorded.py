@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +13,16 @@ import pytest
 
 from flows.plan_words import Answer, notes
 from specs.errors import ModelError, OutOfMemory
+from specs.stages import Quiet
+from tasks import workers
 from tasks.interrupts import STOP
 from tasks.memory.family import Family
 from tasks.memory.settings import TraceSettings
-from tasks.planning import families_program
-from tasks.planning.families import UNRECORDED, Families, Unrecorded, families_for, key_of
+from tasks.planning import families, families_program
+from tasks.planning.families import UNRECORDED, Families, Unrecorded, begun_of, families_for, file_of, key_of
 from tasks.planning.plans import Limits
 from tasks.planning.search import search, wanted_families
+from tasks.worker_ends import WorkerDied
 from tasks.worker_side import Channel
 from tests.planning.conftest import SMALL, WORKLOAD, machine_of
 
@@ -57,32 +62,110 @@ def test_each_kind_is_counted_and_its_reason_said_once(families: Families, langu
     assert str(sum(p.account is None for p in found.refused)) in told[0]
 
 
-def job(folder: Path, settings: list[TraceSettings]) -> Path:
-    """As `families_for` writes it, for one process."""
+def job(folder: Path, settings: list[TraceSettings], parts: int = 1) -> Path:
+    """As `families_for` writes it."""
     file = folder / "job.json"
     document = {"settings": [s.model_dump() for s in settings], "optimizers": ["adamw_fused"], "longest": 512}
-    file.write_text(json.dumps({**document, "out": str(folder / "out"), "ranks": 1}), encoding="utf-8")
+    asked = {"numbers": list(range(len(settings))), "folder": str(folder), "parts": parts}
+    file.write_text(json.dumps({**document, **asked}), encoding="utf-8")
     return file
 
 
-def test_what_the_model_code_says_of_a_family_is_kept_and_the_others_are_recorded(tmp_path: Path, monkeypatch: Any):
-    monkeypatch.setattr("sys.argv", ["families_program", "job"])
-    full = TraceSettings(architecture=SMALL, method="full", weights="bf16", compute="bf16")
-    nameless = full.model_copy(update={"method": "lora", "targets": ["no_such_layer"]})
-    families_program.body(job(tmp_path, [nameless, full]), Channel(io.StringIO()), STOP)
-    found = json.loads((tmp_path / "out.0").read_bytes())
-    assert Family.model_validate(found["1"]).settings.method == "full"
-    error = Unrecorded.model_validate(found["0"][UNRECORDED]).error
+FULL = TraceSettings(architecture=SMALL, method="full", weights="bf16", compute="bf16")
+
+
+def test_what_the_model_code_says_of_a_family_is_kept_and_the_others_are_recorded(tmp_path: Path):
+    nameless = FULL.model_copy(update={"method": "lora", "targets": ["no_such_layer"]})
+    families_program.body(job(tmp_path, [nameless, FULL]), Channel(io.StringIO()), STOP)
+    found = [json.loads(file_of(tmp_path, number).read_bytes()) for number in (0, 1)]
+    assert Family.model_validate(found[1]).settings.method == "full"
+    error = Unrecorded.model_validate(found[0][UNRECORDED]).error
     assert isinstance(error, ModelError)
     assert "no_such_layer" in error.message
     assert "Traceback" not in error.message
+
+
+def test_what_a_part_that_is_killed_leaves_is_recorded_by_the_process_itself(tmp_path: Path, monkeypatch: Any):
+    original = os.getpid()
+
+    def recorded(settings: dict[str, Any], *_: Any) -> None:
+        if os.getpid() != original:
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise ModelError(f"asked for {settings['method']}", "h")
+
+    monkeypatch.setattr(families_program, "recorded", recorded)
+    said = io.StringIO()
+    asked = job(tmp_path, [FULL, FULL.model_copy(update={"method": "lora"})], parts=2)
+    families_program.body(asked, Channel(said), STOP)
+    found = [json.loads(file_of(tmp_path, number).read_bytes())[UNRECORDED] for number in (0, 1)]
+    assert [one["message"] for one in found] == ["asked for full", "asked for lora"]
+    assert json.loads(said.getvalue().splitlines()[-1])["repeated"] == 1
+
+
+class Dying:
+    """Runs a job as the recording process does, and is killed at some of the families, every time or once."""
+
+    def __init__(self, at: dict[int, int]) -> None:
+        self.at = at
+        self.runs = 0
+
+    def __call__(self, program: str, job: Path, *_: Any, **__: Any) -> dict[str, Any]:
+        self.runs += 1
+        asked = json.loads(job.read_bytes())
+        for number in asked["numbers"]:
+            begun_of(asked["folder"], number).touch()
+            if self.at.get(number, 0) > 0:
+                self.at[number] -= 1
+                raise WorkerDied("the worker was killed", "its log", 9)
+            file_of(asked["folder"], number).write_text(json.dumps({UNRECORDED: WHY.model_dump()}), encoding="utf-8")
+        return {}
+
+
+def recorded_by(process: Any, monkeypatch: Any, count: int = 3) -> tuple[list[str], list[str]]:
+    """The messages of so many families, and what was said meanwhile."""
+    monkeypatch.setattr(workers, "run_worker", process)
+    told = Told()
+    wanted = [FULL.model_copy(update={"rank": n + 1}) for n in range(count)]
+    found = families._record(wanted, ["adamw_fused"], 512, told, [str(n) for n in range(count)])
+    return [found[str(n)][UNRECORDED]["message"] for n in range(count)], told.lines
+
+
+class Told(Quiet):
+    """Keeps what is said."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, text: str) -> None:
+        self.lines.append(text)
+
+
+def test_a_process_that_dies_is_started_again_with_what_is_left(monkeypatch: Any):
+    process = Dying({1: 1})
+    found, told = recorded_by(process, monkeypatch)
+    assert found == [WHY.message] * 3
+    assert process.runs == 2
+    assert [line for line in told if "2 of 3 families are recorded again" in line]
+
+
+def test_what_ends_a_process_twice_is_left_out_with_the_reason_and_the_rest_is_recorded(monkeypatch: Any):
+    found, _ = recorded_by(Dying({0: 5, 2: 5}), monkeypatch)
+    assert found[1] == WHY.message
+    assert all("two processes ended" in found[n] and "the worker was killed" in found[n] for n in (0, 2))
+
+
+def test_a_process_that_dies_before_it_began_anything_ends_the_search(monkeypatch: Any):
+    def dies(*_: Any, **__: Any) -> None:
+        raise WorkerDied("the worker was killed", "its log", 9)
+
+    with pytest.raises(WorkerDied):
+        recorded_by(dies, monkeypatch)
 
 
 def test_too_little_memory_is_no_fault_of_a_family(tmp_path: Path, monkeypatch: Any):
     def killed(*_: Any) -> None:
         raise OutOfMemory("out of memory: the kernel killed it")
 
-    monkeypatch.setattr("sys.argv", ["families_program", "job"])
     monkeypatch.setattr(families_program, "recorded", killed)
     with pytest.raises(OutOfMemory):
         families_program.body(job(tmp_path, [TraceSettings(architecture=SMALL)]), Channel(io.StringIO()), STOP)

@@ -9,8 +9,9 @@ from functools import lru_cache
 
 from specs.errors import SourceError
 from specs.sources import Manuals, Notes
+from tasks.data.blocks import Block, Document
 from tasks.data.colloquial import has_labels, structure
-from tasks.data.documents import Block, Document, read_document
+from tasks.data.documents import read_document
 from tasks.data.encoding import visible
 from tasks.data.paragraphs import cut
 from tasks.data.records import Draft, Intake, SourceFile, Unit

@@ -10,15 +10,12 @@ from tasks.data.blocks import (
     Block,
     BlockKind,
     Document,
-    is_heading,
     join_lines,
     lines_to_blocks,
 )
 from tasks.data.encoding import decode, visible
 from tasks.data.files import base_name, read_bytes
 from tasks.data.records import SourceFile
-
-__all__ = ["Block", "BlockKind", "Document", "is_heading", "join_lines", "lines_to_blocks", "read_document"]
 
 
 def read_document(file: SourceFile, declared: str = "auto", ocr: bool = False) -> Document:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tasks.data.documents import Block
+from tasks.data.blocks import Block
 
 _CLOSERS = "\"'”’」』）)】\\]"
 _SENTENCE = re.compile(

@@ -11,15 +11,16 @@ from specs.base import Strict
 from specs.errors import Problem, SourceError
 from specs.project import Project
 from specs.sources import AnySource, FaultCodes, Manuals, Notes, SensorLogs, WorkOrders
+from tasks.data.clock import parse_time
 from tasks.data.documents import read_document
 from tasks.data.files import source_files
+from tasks.data.grids import read_grid, read_grids
 from tasks.data.instructions import records_of
 from tasks.data.mapping import PREVIEW_ROWS, propose_mapping
 from tasks.data.ocr import require_ocr
 from tasks.data.reading import claimed_files
 from tasks.data.records import Intake, SourceFile
-from tasks.data.sensors import parse_time
-from tasks.data.tables import find_tables, read_grid, read_grids
+from tasks.data.tables import find_tables
 
 
 class SourceSummary(Strict):

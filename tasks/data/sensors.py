@@ -18,13 +18,12 @@ from specs.errors import SourceError
 from specs.sources import SensorLogs
 from tasks.data.clock import Clock, parse_time
 from tasks.data.grid import FlawedRow
+from tasks.data.grids import read_grid
 from tasks.data.records import Draft, FateName, Intake, SourceFile, Unit
-from tasks.data.tables import Table, find_tables, normal, read_grid
+from tasks.data.tables import Table, find_tables, normal
 from tasks.data.tabular import CodeTable, decoding_entry
 from tasks.data.windows import Events, Reading, Window, describe, is_too_short, median_step, windows_of
 from tasks.data.wording import words
-
-__all__ = ["Reading", "SensorRules", "Window", "describe", "parse_time", "read_sensor_log", "windows_of"]
 
 
 @dataclass(frozen=True, slots=True)

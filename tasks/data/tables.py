@@ -9,21 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from specs.errors import SourceError
-from tasks.data.delimited import read_delimited
 from tasks.data.grid import FlawedRow, Grid, Rows
-from tasks.data.grids import read_grid, read_grids
-
-__all__ = [
-    "Grid",
-    "Table",
-    "band_names",
-    "find_tables",
-    "near_names",
-    "normal",
-    "read_delimited",
-    "read_grid",
-    "read_grids",
-]
 
 HEADER_SEARCH_ROWS = 30
 HEADER_BAND_ROWS = 3

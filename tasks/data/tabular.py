@@ -10,14 +10,15 @@ from functools import lru_cache
 
 from specs.sources import FaultCodes, WorkOrders
 from tasks.data.colloquial import divide_action, split_steps
-from tasks.data.grid import FlawedRow
+from tasks.data.grid import FlawedRow, Grid
+from tasks.data.grids import read_grids
 from tasks.data.joins import Joined, refuse_doubled
 from tasks.data.people import people_columns, people_in
 from tasks.data.records import Draft, Fate, Intake, SourceFile, Unit
 from tasks.data.row_checks import Fate as RowFate
 from tasks.data.row_checks import RowCheck, field_text
 from tasks.data.synonyms import NEEDED
-from tasks.data.tables import Grid, Table, find_tables, normal, read_grids
+from tasks.data.tables import Table, find_tables, normal
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,13 +17,13 @@ from specs.parameters import DataParameters
 from specs.project import Project
 from specs.sources import known_time_zone
 from specs.stages import Quiet
+from tasks.data.clock import parse_time
 from tasks.data.files import encodable, matching_files
 from tasks.data.instructions import instruction_records
 from tasks.data.probe import probe_sources
 from tasks.data.quoting import rows_of
 from tasks.data.reading import read_sources
 from tasks.data.records import Intake
-from tasks.data.sensors import parse_time
 from tasks.verify import data_raw
 from tasks.verify.data_sensors import seconds_of
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.data.documents import Block, read_document
+from tasks.data.blocks import Block
+from tasks.data.documents import read_document
 from tasks.data.paragraphs import cut, sentences
 from tasks.data.records import SourceFile
 from tasks.prompts import PromptTemplate

@@ -11,14 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specs.errors import SourceError
+from tasks.data.blocks import Block
 from tasks.data.colloquial import divide_action, split_steps, structure
-from tasks.data.documents import Block, read_document
+from tasks.data.documents import read_document
 from tasks.data.encoding import decode, visible
+from tasks.data.grids import read_grids
 from tasks.data.lengths import bucket_edges
 from tasks.data.paragraphs import cut, sentences
 from tasks.data.records import SourceFile
-from tasks.data.sensors import Reading, describe, windows_of
-from tasks.data.tables import find_tables, read_grids
+from tasks.data.tables import find_tables
+from tasks.data.windows import Reading, describe, windows_of
 
 TEXT = "设备型号,故障现象\nVMC-850,主轴有异响，检查后更换轴承。\n"
 TRADITIONAL = "設備型號,故障現象\nVMC-850,主軸有異響，檢查後更換軸承，重新啟動正常。\n"

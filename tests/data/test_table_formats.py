@@ -19,8 +19,9 @@ from reportlab.platypus import Table as PdfTable
 
 from specs.errors import SourceError
 from tasks.data.grid import FlawedRow
+from tasks.data.grids import read_grids
 from tasks.data.records import SourceFile
-from tasks.data.tables import Table, find_tables, read_grids
+from tasks.data.tables import Table, find_tables
 from tasks.data.workbooks import zero_padded
 
 HEADER = ["Code", "Meaning", "Remedy", "Hours"]

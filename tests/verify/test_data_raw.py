@@ -17,8 +17,9 @@ import xlwt
 from tasks.data.documents import read_document
 from tasks.data.encoding import decode
 from tasks.data.grid import Grid
+from tasks.data.grids import read_grids
 from tasks.data.records import SourceFile
-from tasks.data.tables import Table, find_tables, read_grids
+from tasks.data.tables import Table, find_tables
 from tasks.verify import data_raw, raw_documents, raw_sheets, raw_xlsx
 from tests.data.test_documents import PAGE, full_docx, scanned_pdf
 from tests.data.test_table_formats import COLUMNS, FORMATS, HEADER, ROWS, write, write_pdf

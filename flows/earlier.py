@@ -8,6 +8,7 @@ from typing import Any
 from agents.rates import alone, together
 from flows.costs import machine
 from flows.ledger import Ledger
+from flows.ledger.rows import RunRow
 from flows.rehearsing import is_rehearsal
 from flows.reviewing import approved_proposals, evidence_of
 from flows.state import fold
@@ -30,11 +31,11 @@ def earlier_results(
     `with_this` counts the run of the workspace itself. Runs that began after it are not earlier. A run whose files
     are gone or were changed teaches nothing and is passed over.
     """
-    rows = [row for row in ledger.runs(project) if row.project_dir == workspace.project_dir]
+    rows = runs_of_project(ledger, workspace, project)
     at = next((number for number, row in enumerate(rows) if row.run == workspace.run), -1)
     found: list[list[dict[str, Any]]] = []
     for row in rows[at if with_this and at >= 0 else at + 1 :]:
-        other = Workspace(row.project_dir, row.run)
+        other = Workspace(workspace.project_dir, row.run)
         if not other.folder.is_dir():
             continue
         try:
@@ -50,6 +51,13 @@ def earlier_results(
         if len(found) == RUNS:
             break
     return [entry for entries in reversed(found) for entry in entries]
+
+
+def runs_of_project(ledger: Ledger, workspace: Workspace, project: str) -> list[RunRow]:
+    """The project's runs, newest first: those that began in its folder, and those that came with it when the folder was
+    moved or copied. Of several projects of one name in a shared ledger only its own."""
+    here = workspace.project_dir
+    return [r for r in ledger.runs(project) if r.project_dir == here or Workspace(here, r.run).folder.is_dir()]
 
 
 def results_of(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.reason_texts import text
+from flows.earlier import runs_of_project
 from flows.ledger import Ledger
 from flows.reviewing import approved_proposals, read_evidence
 from flows.state import Attempt, RunState, fold
@@ -138,9 +139,9 @@ def calibrations_of(workspace: Workspace, ledger: Ledger, project: str) -> list[
     first. A run whose files are gone or were changed teaches nothing."""
     found = _of_run(workspace, fold(ledger.events(workspace.run)))
     seen = 0
-    for row in ledger.runs(project):
-        other = Workspace(row.project_dir, row.run)
-        if row.run == workspace.run or row.project_dir != workspace.project_dir or not other.folder.is_dir():
+    for row in runs_of_project(ledger, workspace, project):
+        other = Workspace(workspace.project_dir, row.run)
+        if row.run == workspace.run or not other.folder.is_dir():
             continue
         found += _of_run(other, fold(ledger.events(row.run)))
         seen += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import Any
 
 import pytest
@@ -9,9 +10,12 @@ import pytest
 from agents.reason_texts import text
 from agents.rules import RulesProposer
 from agents.task_sheet import sheet_of
-from flows.earlier import results_of
+from flows.earlier import results_of, runs_of_project
+from flows.ledgers import ledger_of_run
+from flows.workspace import Workspace
 from tasks import processor
 from tests.agents.proposer_cases import context, data_evidence, project, write_model
+from tests.support import light_run
 
 SURVEY = {"rows": 460, "distinct": 440, "complete": True, "mean_tokens": 120.5, "longest_tokens": 250}
 
@@ -92,3 +96,16 @@ def test_two_that_count_at_once_know_that_neither_had_the_process_for_itself():
     with processor.Meter() as third:
         pass
     assert (first.alone, second.alone, third.alone) == (False, False, True)
+
+
+@pytest.mark.parametrize("how", ["moved", "copied"])
+def test_a_project_that_was_moved_or_copied_keeps_what_its_runs_taught(tmp_path, light_stages, how):
+    project_dir = light_run.make_project(tmp_path / "a")
+    workspace = light_run.begin(project_dir)
+    if how == "moved":
+        project_dir.rename(tmp_path / "b")
+    else:
+        shutil.copytree(project_dir, tmp_path / "b")
+    ledger = ledger_of_run(Workspace(tmp_path / "b", workspace.run))
+    for folder, known in (("b", ["r1"]), ("elsewhere", [])):
+        assert [row.run for row in runs_of_project(ledger, Workspace(tmp_path / folder, ""), "light")] == known

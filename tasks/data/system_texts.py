@@ -15,6 +15,7 @@ _EXPANDED = {"re": "are", "ve": "have", "ll": "will", "m": "am", "cannot": "can 
 """What stands behind an apostrophe, which normalisation makes a space."""
 _NOT = {"can": "can not", "won": "will not", "shan": "shall not"}
 _IDLE_CHINESE = re.compile(r"请|一[个名位](?=[\u3400-\u9fff])|的")
+_BESIDE_CHINESE = re.compile(r"(?<=[\u3400-\u9fff]) | (?=[\u3400-\u9fff])")
 MARK = "system "
 """How a system text begins among the critical tokens."""
 
@@ -28,4 +29,5 @@ def substance(system: str) -> str:
             words[-1] = _NOT.get(before, f"{before[:-1]} not")
         elif word not in _IDLE:
             words.append(_EXPANDED.get(word, word))
-    return _IDLE_CHINESE.sub("", " ".join(words)).replace("您", "你") or system.strip()
+    said = " ".join(_IDLE_CHINESE.sub(" ", " ".join(words)).split()).replace("您", "你")
+    return _BESIDE_CHINESE.sub("", said) or system.strip()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from specs.errors import InputError, OutOfMemory, WorkerError
 from specs.files import write_bytes
 from tasks.memory.estimate_program import quiet_libraries, told, without_bitsandbytes
 from tasks.planning.families import UNRECORDED, begun_of, file_of
-from tasks.worker_side import Channel, work
+from tasks.worker_side import STOP_POLL_S, Channel, work
 
 if TYPE_CHECKING:
     from tasks.interrupts import StopRequest
@@ -50,37 +51,47 @@ def _beside(
 ) -> Iterator[None]:
     """The other parts, in copies of this process, while the block runs; waits for them. How they end is told by what
     they leave behind."""
-    children = []
-    for part in parts:
-        child = os.fork()
-        if not child:
-            _only_record(part, job, channel, stop)
-        children.append(child)
+    original, copies = os.getpid(), list[int]()
     try:
+        for part in parts:
+            copy = os.fork()
+            if not copy:
+                _only_record(original, part, job, channel, stop)
+            copies.append(copy)
         yield
     finally:
-        for child in children:
-            os.waitpid(child, 0)
+        _wait(copies, stop)
 
 
-def _only_record(part: list[list[int]], job: dict[str, Any], channel: Channel, stop: StopRequest) -> None:
+def _wait(copies: list[int], stop: StopRequest) -> None:
+    """Until all have ended. Nobody else tells a copy of a request to stop: they are ended by it."""
+    while copies and not stop.wait(STOP_POLL_S):
+        copies = [copy for copy in copies if os.waitpid(copy, os.WNOHANG) == (0, 0)]
+    for copy in copies:
+        os.kill(copy, signal.SIGKILL)
+        os.waitpid(copy, 0)
+
+
+def _only_record(
+    original: int, part: list[list[int]], job: dict[str, Any], channel: Channel, stop: StopRequest
+) -> None:
     """The life of a copy: it records and ends, without what the original does at its end."""
     code = 1
     try:
-        _end_with(os.getppid())
+        _end_with(original)
         _record(part, job, channel, stop)
         code = 0
     finally:
         os._exit(code)
 
 
-def _end_with(parent: int) -> None:
+def _end_with(original: int) -> None:
     """A copy does not listen for the end of whoever asked: it looks whether its original is still there."""
     import threading
     import time
 
     def watch() -> None:
-        while os.getppid() == parent:
+        while os.getppid() == original:
             time.sleep(0.5)
         os._exit(1)
 

@@ -6,16 +6,17 @@ import io
 import json
 import os
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from flows.plan_words import Answer, notes
-from specs.errors import ModelError, OutOfMemory
+from specs.errors import ModelError, OutOfMemory, Stopped
 from specs.stages import Quiet
 from tasks import workers
-from tasks.interrupts import STOP
+from tasks.interrupts import STOP, StopRequest
 from tasks.memory.family import Family
 from tasks.memory.settings import TraceSettings
 from tasks.planning import families, families_program
@@ -100,6 +101,23 @@ def test_what_a_part_that_is_killed_leaves_is_recorded_by_the_process_itself(tmp
     found = [json.loads(file_of(tmp_path, number).read_bytes())[UNRECORDED] for number in (0, 1)]
     assert [one["message"] for one in found] == ["asked for full", "asked for lora"]
     assert json.loads(said.getvalue().splitlines()[-1])["repeated"] == 1
+
+
+def test_a_stop_ends_the_other_parts_too(tmp_path: Path, monkeypatch: Any):
+    original, stop = os.getpid(), StopRequest()
+
+    def recorded(settings: dict[str, Any], *_: Any) -> None:
+        if os.getpid() != original:
+            time.sleep(600)
+        stop.request("a test")
+        raise ModelError("asked for", "h")
+
+    monkeypatch.setattr(families_program, "recorded", recorded)
+    asked = job(tmp_path, [FULL, FULL.model_copy(update={"method": "lora"})], parts=2)
+    began = time.monotonic()
+    with pytest.raises(Stopped):
+        families_program.body(asked, Channel(io.StringIO()), stop)
+    assert time.monotonic() - began < 300, "the other part was not waited for"
 
 
 class Dying:

@@ -109,7 +109,7 @@ def idle_seconds(took: Took, peers: Sequence[Took]) -> tuple[float, float]:
     share = took.others_cpu_share
     if share is not None and share < BUSY:
         return took.wall_s, LEAST_SPREAD
-    if took.cpu_s is None:
+    if took.cpu_s is None or not took.on_cpu:  # a GPU computes while its process waits
         return took.wall_s, UNKNOWN_LOAD if share is not None else UNKNOWN_LOAD / 2
     alike = [p for p in peers if (p.kind, p.model, p.setting) == (took.kind, took.model, took.setting) and p.cpu_s]
     alike = [p for p in alike if p.kind == "steps" or p.stage == took.stage]
@@ -149,6 +149,6 @@ def alone(pieces: Sequence[Took], metric: str, unit: str, value: float) -> float
     Null of what is no time, and where nothing was measured that tells.
     """
     took = together(pieces, "stage" if metric == STAGE_SECONDS else "steps")
-    if unit not in ("s", "h") or took is None or took.others_cpu_share is None or took.cpu_s is None:
+    if unit not in ("s", "h") or took is None or took.others_cpu_share is None or took.cpu_s is None or not took.on_cpu:
         return None
     return value * idle_seconds(took, pieces)[0] / took.wall_s

@@ -37,3 +37,8 @@ class Took(Strict):
     device: str = Field(description="what must be the same for a rate to hold, as `flows/costs.py` names it")
     model: str = Field("", description="digest of the model that was worked on; empty: none")
     setting: str = Field("", description="what else decides how fast training is: method, types, threads, ranks")
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether the processors did the work, so that their time says how much it was."""
+        return not self.device.startswith("cuda")

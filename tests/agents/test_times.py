@@ -97,8 +97,18 @@ def test_no_work_has_no_time():
         (took(wall_s=30.0, others_cpu_share=0.6), [took(setting="other")], 30.0),
         (took(wall_s=90.0, others_cpu_share=0.6, cpu_s=None), [took()], 90.0),
         (took(wall_s=90.0, others_cpu_share=None), [took()], 20.0),
+        (took(wall_s=90.0, others_cpu_share=0.6, device="cuda: H200"), [took(device="cuda: H200")], 90.0),
     ],
-    ids=["quiet", "busy, quiet peer", "busy alone", "its best steps", "another kind", "not counted", "load unknown"],
+    ids=[
+        "quiet",
+        "busy, quiet peer",
+        "busy alone",
+        "its best steps",
+        "another kind",
+        "not counted",
+        "load unknown",
+        "GPU",
+    ],
 )
 def test_what_other_programs_added_is_taken_off_by_processor_time(one, peers, seconds):
     assert idle_seconds(one, peers)[0] == pytest.approx(seconds)

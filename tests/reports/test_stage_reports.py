@@ -278,7 +278,7 @@ def test_the_report_of_the_last_stage_shows_the_whole_sheet(tmp_path):
     name, metric = next((name, metric) for name, metric in found.metrics.items() if metric.value)
     row = ExpectedRow(stage="data", metric="rows_total", expected=400, actual=398, unit="rows", signed=412)
     own = row.model_copy(update={"stage": "evaluate", "metric": name, "unit": metric.unit, "actual": None})
-    assert whole_sheet([row, own], found) == [row, own.model_copy(update={"actual": metric.value})]
+    assert whole_sheet([row, own], found) == [row, own.model_copy(update={"actual": metric.value, "finished": True})]
     assert whole_sheet([own], found) == []
     write_stage_report(tmp_path, found, [row, own], spec)
     report = (tmp_path / "report.md").read_text(encoding="utf-8")

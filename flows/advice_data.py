@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,29 @@ class ProjectFacts:
     past: tuple[Past, ...] = ()
     data_run: str | None = None
     data: RunData | None = None
+    measured_run: str | None = None
+    """The run whose stress test measured something with this data."""
     unread: list[str] = field(default_factory=list)
+
+    def take(self, run: str, state: RunState, workspace: Workspace) -> None:
+        """What an older run adds: its data where no newer one has any, its measurements where they are of that data."""
+        if self.measured_run is not None or not state.done("data"):
+            return
+        if self.data is not None and not state.done("stress_test"):
+            return
+        given = data_of(workspace, state)
+        if self.data is None:
+            self.data, self.data_run = given, run
+        elif given.measured is None or not _alike(given, self.data):
+            return
+        if given.measured is not None:
+            named = {name: getattr(given, name) for name in ("training", "measured", "measured_on")}
+            self.data, self.measured_run = replace(self.data, **named), run
+
+
+def _alike(one: RunData, other: RunData) -> bool:
+    """Whether measurements of one run hold for the data of the other: the same model on samples of the same lengths."""
+    return one.base_model == other.base_model and one.lengths == other.lengths
 
 
 def facts_of(folder: Path) -> ProjectFacts:
@@ -47,8 +69,7 @@ def facts_of(folder: Path) -> ProjectFacts:
                 continue
             if (one := _past(workspace, state)) is not None:
                 past.append(one)
-            if found.data is None and state.done("data"):
-                found.data, found.data_run = data_of(workspace, state), row.run
+            found.take(row.run, state, workspace)
         except (GatewrightError, OSError, ValueError, KeyError):  # files that are gone or damaged teach nothing
             found.unread.append(row.run)
     found.past = tuple(reversed(past))

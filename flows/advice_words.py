@@ -24,6 +24,10 @@ def lines_before(d: Document, project: str, language: Language) -> list[str]:
     lines += [t("warning", text=reason(language, w)) for w in a.warnings]
     source = t("lengths.run", run=d.lengths_of_run) if d.lengths_of_run else t("lengths.given", length=d.longest)
     lines += ["   " + t("lengths", source=source)]
+    if d.measured_run is not None:
+        taken = any(r.measured for r in d.survey.rows)
+        key = "measured" if taken else "measured.elsewhere"
+        lines += ["   " + t(key, run=d.measured_run, device=d.measured_on)]
     row = d.chosen
     if row is None or row.plan is None or row.plan.account is None:
         lines.append(t("card_none"))

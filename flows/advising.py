@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from flows.advice_data import ProjectFacts, architecture_for, facts_of, plain_text_share
+from flows.plan_data import RunData, measured_for
 from specs.base import Strict
 from specs.errors import InputError
 from specs.parameters import Method
@@ -16,6 +18,7 @@ from tasks.advising.cards import Row, Survey, choose, survey
 from tasks.advising.costs import LOCAL_HOURS, Prices, Use
 from tasks.advising.route import Advice, Situation, advise, as_qlora, missing_facts, parameters_of
 from tasks.memory.devices import Device, this_device
+from tasks.planning.measured import Measured
 from tasks.planning.plans import Limits
 from tasks.planning.workload import Workload
 
@@ -53,6 +56,8 @@ class Document(Strict):
     samples: int | None
     longest: int
     lengths_of_run: str | None
+    measured_run: str | None = Field(None, description="the run whose stress test measured; its card's row takes it")
+    measured_on: str | None = Field(None, description="the card or processor of that stress test")
     unknown: list[str]
 
 
@@ -90,11 +95,12 @@ def answer(loaded: LoadedProject, asked: Asked, progress: Progress) -> Answer:
             advice.model,
             architecture,
             workload,
-            Limits(methods=(method,), offload=False),
+            _limits(method, facts.data),
             named=asked.cards,
             most=asked.most,
             prices=asked.prices,
             use=used,
+            measured=partial(_measured, facts.data, advice.model),
             progress=progress,
         )
 
@@ -116,9 +122,32 @@ def answer(loaded: LoadedProject, asked: Asked, progress: Progress) -> Answer:
         samples=workload.count,
         longest=max(workload.length_limits(None)),
         lengths_of_run=facts.data_run if workload.lengths else None,
+        measured_run=facts.measured_run,
+        measured_on=facts.data.measured_on[1] if facts.data and facts.measured_run else None,
         unknown=list(missing_facts(situation)),
     )
     return Answer(document, facts.unread)
+
+
+def _limits(method: Method, data: RunData | None) -> Limits:
+    """As the project trains, where a run of it was configured with that method: its adapters, its optimizer first."""
+    training = data.training if data else None
+    usual = Limits(methods=(method,), offload=False)
+    if training is None or training.method != method:
+        return usual
+    targets = training.lora.targets
+    own = {
+        "rank": training.lora.rank,
+        "dropout": training.lora.dropout,
+        "targets": targets if isinstance(targets, str) else tuple(targets),
+        "optimizers": tuple(dict.fromkeys([training.optimizer, *usual.optimizers])),
+    }
+    return usual.model_copy(update=own)
+
+
+def _measured(data: RunData | None, model: str, device: Device) -> Measured | None:
+    """What the project's stress test measured of this model on this device."""
+    return measured_for(data, model, device)[0] if data else None
 
 
 def _workload(asked: Asked, facts: ProjectFacts) -> Workload:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from pydantic import Field
@@ -11,8 +12,10 @@ from specs.base import Strict
 from specs.hardware import Gpu, find_gpu, gpus
 from specs.stages import Progress
 from tasks.advising.costs import LAPTOP_SHARE, OVERSIZED, Cost, Prices, Use, Verdict, costs, verdict
+from tasks.memory.devices import Device
 from tasks.planning.families import families_for
 from tasks.planning.machine import Machine, machine_named
+from tasks.planning.measured import Measured
 from tasks.planning.plans import Limits, Plan
 from tasks.planning.search import search, wanted_families
 from tasks.planning.weighing import BAND, Accounts, positions_of
@@ -43,6 +46,7 @@ class Row(Strict):
     hours: Hours | None = Field(None, description="null: rates of the card or samples are not known")
     costs: list[Cost] = Field(default_factory=list)
     verdict: Verdict | None = None
+    measured: bool = Field(False, description="a stress test of this project and model ran on such a card")
     oversized: bool = Field(False, description="a smaller card of the table does it, and less than half is used")
 
     @property
@@ -67,6 +71,13 @@ def catalog(named: Sequence[str] = ()) -> tuple[list[Gpu], list[str]]:
     return usable, [g.name for g in gpus() if g.name not in names]
 
 
+MeasuredOn = Callable[[Device], Measured | None]
+
+
+def _nothing(device: Device) -> None:
+    """Where no stress test has run."""
+
+
 def survey(
     model: str,
     architecture: dict[str, Any],
@@ -77,18 +88,23 @@ def survey(
     most: int = 8,
     prices: Mapping[str, Prices] | None = None,
     use: Use | None = None,
+    measured: MeasuredOn | None = None,
     progress: Progress | None = None,
 ) -> Survey:
-    """One card of each kind; where one is too small, 2, 4 and 8 of a machine, up to `most`."""
+    """One card of each kind; where one is too small, 2, 4 and 8 of a machine, up to `most`.
+
+    `measured` says what a stress test measured on a device, null where it did not run there.
+    """
     looked_at, left_out = catalog(named)
     derived: Accounts = {}
-    found = _tried(model, architecture, workload, limits, [(g, 1) for g in looked_at], derived, progress)
+    tried = partial(_tried, model, architecture, workload, limits, derived, measured or _nothing, progress)
+    found = tried([(g, 1) for g in looked_at])
     for count in COUNTS:
         small = [row.gpu for row in found if not row.fits and not row.laptop]
         if count > most or not small:
             break
         more = [(find_gpu(name), count) for name in small]
-        larger = {r.gpu: r for r in _tried(model, architecture, workload, limits, more, derived, progress)}
+        larger = {r.gpu: r for r in tried(more)}
         found = [larger[r.gpu] if r.gpu in larger and not r.fits else r for r in found]
     use = use or Use()
     priced = [_priced(row, (prices or {}).get(row.gpu, Prices()), use) for row in found]
@@ -101,9 +117,10 @@ def _tried(
     architecture: dict[str, Any],
     workload: Workload,
     limits: Limits,
-    cards: Sequence[tuple[Gpu, int]],
     derived: Accounts,
+    measured: MeasuredOn,
     progress: Progress | None,
+    cards: Sequence[tuple[Gpu, int]],
 ) -> list[Row]:
     machines = [(g, machine_named(g.name, count)) for g, count in cards]
     kinds = {(m.device.bf16, m.flash, m.device.count): m for _, m in machines}.values()
@@ -114,9 +131,11 @@ def _tried(
         progress.start("cards of the catalog", len(machines))
     rows = []
     for gpu, machine in machines:
-        found = search(model, architecture, machine, workload, limits, families, explain=False, accounts=derived)
+        there = measured(machine.device)
+        found = search(model, architecture, machine, workload, limits, families, there, explain=False, accounts=derived)
         nearest = found.refused[0].refused if found.refused else None
-        rows.append(_row(gpu, machine, found.preferred, nearest.over_bytes if nearest else 0))
+        row = _row(gpu, machine, found.preferred, nearest.over_bytes if nearest else 0)
+        rows.append(row.model_copy(update={"measured": there is not None}))
         if progress is not None:
             progress.advance()
     return rows

@@ -155,6 +155,14 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "lengths: {source}",
         "长度：{source}",
     ),
+    "measured": (
+        "measured: the stress test of run {run} on {device}; the rows of that card take its peak and times",
+        "实测：运行 {run} 在 {device} 上的压力测试；该显卡所在行采用其峰值与用时",
+    ),
+    "measured.elsewhere": (
+        "the stress test of run {run} was on {device}, of which no row is, or of another model: all rows are predicted",
+        "运行 {run} 的压力测试在 {device} 上进行，表中没有该设备，或其模型不同：各行均为预测值",
+    ),
     "lengths.run": ("of run {run}", "来自运行 {run}"),
     "lengths.given": (
         "every sample as long as {length} tokens (no data stage is finished)",

@@ -11,6 +11,7 @@ import pytest
 from flows.plan_data import RunData
 from flows.plan_words import Answer, document, lines_after, lines_before, notes
 from specs.parameters import LoraParameters, TrainingConfiguration
+from tasks.advising import cards
 from tasks.planning.families import Families
 from tasks.planning.measured import Measured, Peak, Times, peak_of
 from tasks.planning.plans import Limits, Plan, PlanSearch
@@ -185,3 +186,30 @@ def test_the_configuration_that_ran_stays_first_when_it_is_the_best(families: Fa
     assert found.preferred is not None
     assert found.preferred.memory_source == "measured"
     assert 0.8 <= found.preferred.utilisation <= 0.9
+
+
+def test_advice_takes_what_was_measured_for_the_card_it_was_measured_on(families: Families, monkeypatch: Any):
+    monkeypatch.setattr(cards, "families_for", lambda *_: families)
+    cards_looked_at = ("RTX 4090", "RTX 3090")
+
+    def surveyed(on: str | None) -> dict[str, cards.Row]:
+        ran = Measured(training=RAN, peak=peak(150 * MIB))
+        found = cards.survey(
+            "small",
+            SMALL,
+            WORKLOAD,
+            LIMITS.model_copy(update={"methods": ("lora",)}),
+            named=cards_looked_at,
+            most=1,
+            measured=lambda device: ran if device.name == on else None,
+        )
+        return {row.gpu: row for row in found.rows}
+
+    plain, found = surveyed(None), surveyed("RTX 4090")
+    assert [found[name].measured for name in cards_looked_at] == [True, False]
+    assert found["RTX 3090"] == plain["RTX 3090"]
+    own, before = found["RTX 4090"].plan, plain["RTX 4090"].plan
+    assert own is not None
+    assert before is not None
+    assert own.memory_source != "predicted" == before.memory_source
+    assert own.utilisation != before.utilisation

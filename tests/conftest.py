@@ -18,38 +18,64 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
-REAL_RUN = {"before_train", "finished", "prefect_server"}
-REAL_RUN_FILES = {
-    f"tests/flows/test_{name}.py"
-    for name in (
-        "main_job",
-        "kill_and_resume",
-        "decisions",
-        "terminal_gate",
-        "deployed",
-        "real_model",
-        "nothing_slips_in",
-    )
+HOME = "gatewright-home"
+
+GROUPS = {
+    "before train": ("flows/test_decisions", "flows/test_nothing_slips_in", "flows/test_terminal_gate"),
+    "training": ("training/",),
+    "stress tests": ("stress/test_stage", "verify/test_stress_test"),
+    "after train": ("flows/test_main_job", "flows/test_kill_and_resume"),
+    "evaluate": ("evaluate/",),
+    "memory": ("memory/",),
+    "planning": ("planning/",),
+    "resumed preparation": ("data/test_resume",),
+    "task sheet": ("docs/test_task_sheet_page",),
+    "claims": ("advising/test_claims",),
+    "trial": ("advising/test_trial",),
 }
+"""Files that share what takes long to make, and single ones that take long: each group stays on one worker.
+
+They are begun first, in this order, so that no worker is left with a long one when the others have none.
+"""
+
+
+def group_of(nodeid: str) -> str:
+    """The group of a test, else its file."""
+    file = nodeid.split("::", 1)[0]
+    place = file.removeprefix("tests/")
+    return next((name for name, places in GROUPS.items() if place.startswith(places)), file)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The tests that share the real run come first: they take longest."""
-    items.sort(key=lambda item: 0 if REAL_RUN & set(getattr(item, "fixturenames", ())) else 1)
+    """The groups come first."""
+    order = {name: number for number, name in enumerate(GROUPS)}
+    items.sort(key=lambda item: order.get(group_of(item.nodeid), len(order)))
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With several workers, a file stays on one; all tests that share the real run stay on one, to run it once."""
+    """With several workers, a group stays on one, and so does a file."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class ByFile(LoadScopeScheduling):
+    class ByGroup(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            file = nodeid.split("::", 1)[0]
-            return "real run" if file in REAL_RUN_FILES else file
+            return group_of(nodeid)
 
     config.option.loadscopereorder = False
-    return ByFile(config, log)
+    return ByGroup(config, log)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Stop the Prefect server that all workers shared, when the last of them has ended."""
+    factory = getattr(config, "_tmp_path_factory", None)
+    if "PYTEST_XDIST_WORKER" in os.environ or factory is None:
+        return
+    home = factory.getbasetemp() / HOME
+    if (home / "prefect").exists():
+        from flows import server
+
+        os.environ["GATEWRIGHT_HOME"] = str(home)
+        server.down()
 
 
 @pytest.fixture(scope="session")
@@ -62,7 +88,7 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session", autouse=True)
 def gatewright_home(shared_folder: Path) -> Path:
     """A home of its own, so that a test run neither sees nor leaves anything in the user's."""
-    home = shared_folder / "gatewright-home"
+    home = shared_folder / HOME
     home.mkdir(exist_ok=True)
     os.environ["GATEWRIGHT_HOME"] = str(home)
     return home

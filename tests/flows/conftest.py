@@ -3,27 +3,43 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from tests.support.cli import advance, gatewright
 
 
 @pytest.fixture(scope="session")
-def prefect_server(gatewright_home: Path) -> Iterator[str]:
-    """A real server on loopback, stopped at the end."""
+def prefect_server(gatewright_home: Path) -> str:
+    """A real server on loopback, which all workers share; tests/conftest.py stops it when they have ended."""
     from flows import server
 
-    yield server.up().api_url
-    server.down()
+    return server.up().api_url
 
 
 @pytest.fixture(scope="session")
-def before_train(prefect_server: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Chinese example, run up to the open gate before train."""
-    project = tmp_path_factory.mktemp("run") / "demo"
+def before_train(
+    prefect_server: str, tiny_model: Path, shared_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """The Chinese example, run up to the open gate before train: made by the first worker that needs it, for all.
+
+    To be copied only: a command in it would change its ledger under the copying of another worker.
+    """
+    project = shared_folder / "before-train" / "demo"
+    with FileLock(shared_folder / "before-train.lock"):
+        if not project.exists():
+            made = run_to_train(tmp_path_factory.mktemp("run") / "demo")
+            shutil.rmtree(project.parent, ignore_errors=True)
+            shutil.copytree(made, project.parent / "partial")
+            (project.parent / "partial").rename(project)
+    return project
+
+
+def run_to_train(project: Path) -> Path:
+    """From raw files to the gate, approving what waits on the way."""
     made = gatewright("init", project, "--example", "cnc-repair", "--lang", "zh", cwd=project.parent)
     assert made.code == 0, made.err
     first = gatewright("run", ".", "--run-id", "first", "--json", cwd=project)

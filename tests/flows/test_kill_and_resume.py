@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
+import subprocess
+from pathlib import Path
 
 import pytest
 
-from tests.support.cli import advance, gatewright
+from tests.support.cli import advance, called, gatewright
 from tests.support.runs import adapter_sha256, kill_family, start, wait_for_checkpoint
 
 
 def test_kill_9_in_the_middle_of_train_gives_the_same_adapter_bit_for_bit(before_train, finished, copy_of) -> None:
     project = copy_of(before_train)
-    assert gatewright("approve", "--as", "me", cwd=project).code == 0
+    assert called("approve", "--as", "me", cwd=project).code == 0
     process = start(project, "resume")
     wait_for_checkpoint(project, process, 10)
     kill_family(process)
@@ -20,15 +23,15 @@ def test_kill_9_in_the_middle_of_train_gives_the_same_adapter_bit_for_bit(before
     answer = gatewright("resume", "--json", cwd=project)
     assert answer.code == 3, answer.err
     assert adapter_sha256(project) == adapter_sha256(finished)
-    kinds = [e["kind"] for e in gatewright("audit", "list", "--json", cwd=project).json["events"]]
+    kinds = [e["kind"] for e in called("audit", "list", "--json", cwd=project).json["events"]]
     assert "attempt.abandoned" in kinds
-    assert gatewright("audit", "verify", "--json", cwd=project).code == 0 or "running" in answer.out
+    assert called("audit", "verify", "--json", cwd=project).code == 0 or "running" in answer.out
 
 
 @pytest.mark.slow
 def test_the_parent_alone_killed_leaves_no_second_writer(before_train, finished, copy_of) -> None:
     project = copy_of(before_train)
-    assert gatewright("approve", "--as", "me", cwd=project).code == 0
+    assert called("approve", "--as", "me", cwd=project).code == 0
     process = start(project, "resume")
     wait_for_checkpoint(project, process, 10)
     process.send_signal(signal.SIGKILL)
@@ -38,55 +41,70 @@ def test_the_parent_alone_killed_leaves_no_second_writer(before_train, finished,
     assert adapter_sha256(project) == adapter_sha256(finished)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
-def test_a_stop_saves_exits_130_and_goes_on_to_the_same_adapter(before_train, finished, copy_of, number) -> None:
+def test_a_second_process_is_refused_with_the_holder_and_a_stop_saves_and_goes_on_to_the_same_adapter(
+    before_train, finished, copy_of
+) -> None:
     project = copy_of(before_train)
-    assert gatewright("approve", "--as", "me", cwd=project).code == 0
-    process = start(project, "resume")
-    wait_for_checkpoint(project, process, 10)
-    process.send_signal(number)
-    out, err = process.communicate(timeout=120)
-    assert process.returncode == 130, err
-    assert "Traceback" not in err
-    assert "resume" in out + err
-    assert gatewright("status", "--json", cwd=project).json["state"] == "stopped"
-    answer = gatewright("resume", "--json", cwd=project)
-    assert answer.code == 3, answer.err
-    assert adapter_sha256(project) == adapter_sha256(finished)
-
-
-def test_deleting_prefects_database_in_the_middle_changes_nothing(before_train, finished, copy_of) -> None:
-    from flows import server
-
-    project = copy_of(before_train)
-    assert gatewright("approve", "--as", "me", cwd=project).code == 0
-    server.down()
-    for file in server.prefect_home().glob("prefect.db*"):
-        file.unlink()
-    ended = advance(project, until_gate="evaluate")
-    assert ended.code == 3, ended.err
-    assert adapter_sha256(project) == adapter_sha256(finished)
-    flow_runs = [
-        e["payload"]["flow_run"]
-        for e in gatewright("audit", "list", "--json", cwd=project).json["events"]
-        if e["kind"] == "prefect.attached"
-    ]
-    assert len(set(flow_runs)) > 1
-    assert gatewright("audit", "verify", cwd=project).code == 0
-
-
-def test_a_second_process_is_refused_with_the_holder(before_train, copy_of) -> None:
-    project = copy_of(before_train)
-    assert gatewright("approve", "--as", "me", cwd=project).code == 0
+    assert called("approve", "--as", "me", cwd=project).code == 0
     process = start(project, "resume")
     try:
         wait_for_checkpoint(project, process, 10)
         second = gatewright("resume", "--json", cwd=project)
         assert second.code == 6
         assert str(process.pid) in second.json["error"]["message"]
-        stopped = gatewright("stop", "--json", cwd=project)
-        assert stopped.code == 0
-        assert process.wait(timeout=120) == 130
+        assert called("stop", "--json", cwd=project).code == 0
+        saved_and_left(project, process)
     finally:
         if process.poll() is None:
             kill_family(process)
+    answer = gatewright("resume", "--json", cwd=project)
+    assert answer.code == 3, answer.err
+    assert adapter_sha256(project) == adapter_sha256(finished)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_as_the_command_does(before_train, finished, copy_of, number) -> None:
+    project = copy_of(before_train)
+    assert called("approve", "--as", "me", cwd=project).code == 0
+    process = start(project, "resume")
+    wait_for_checkpoint(project, process, 10)
+    process.send_signal(number)
+    saved_and_left(project, process)
+    answer = gatewright("resume", "--json", cwd=project)
+    assert answer.code == 3, answer.err
+    assert adapter_sha256(project) == adapter_sha256(finished)
+
+
+def saved_and_left(project: Path, process: subprocess.Popen[str]) -> None:
+    """The process ends as one that was asked to, and says how to go on."""
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert "resume" in out + err
+    assert called("status", "--json", cwd=project).json["state"] == "stopped"
+
+
+def test_deleting_prefects_database_in_the_middle_changes_nothing(
+    before_train, finished, copy_of, gatewright_home, tmp_path, monkeypatch
+) -> None:
+    from flows import server
+
+    project, home = copy_of(before_train), tmp_path / "home"
+    assert called("approve", "--as", "me", cwd=project).code == 0
+    for name in ("models", "accounts"):  # all of the home but Prefect's part: its server, which others use, lives on
+        shutil.copytree(gatewright_home / name, home / name)
+    monkeypatch.setenv("GATEWRIGHT_HOME", str(home))
+    try:
+        ended = advance(project, until_gate="evaluate")
+    finally:
+        assert server.down() == ["server"]
+    assert ended.code == 3, ended.err
+    assert adapter_sha256(project) == adapter_sha256(finished)
+    flow_runs = [
+        e["payload"]["flow_run"]
+        for e in called("audit", "list", "--json", cwd=project).json["events"]
+        if e["kind"] == "prefect.attached"
+    ]
+    assert len(set(flow_runs)) > 1
+    assert called("audit", "verify", cwd=project).code == 0

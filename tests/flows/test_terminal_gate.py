@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import gatewright
+from tests.support.cli import called
 
 pty = pytest.importorskip("pty", reason="needs a POSIX terminal")
 
@@ -62,11 +62,11 @@ def test_the_gate_is_shown_and_a_typed_decision_is_recorded_as_confirmed(before_
     terminal.until("[l]eave")
     terminal.type("l")
     assert terminal.code() == 3
-    events = gatewright("audit", "list", "--kind", "decision.recorded", "--json", cwd=project).json["events"]
+    events = called("audit", "list", "--kind", "decision.recorded", "--json", cwd=project).json["events"]
     decision = events[-1]["payload"]["decision"]
     assert (decision["choice"], decision["authentication"]) == ("rework", "terminal")
     assert decision["comment"] == "请使用更小的学习率"
-    assert gatewright("status", "--json", cwd=project).json["gate"]["round"] == 2
+    assert called("status", "--json", cwd=project).json["gate"]["round"] == 2
 
 
 def test_approve_at_a_terminal_asks_for_confirmation(before_train, copy_of) -> None:
@@ -75,10 +75,10 @@ def test_approve_at_a_terminal_asks_for_confirmation(before_train, copy_of) -> N
     terminal.until("Type approve to confirm")
     terminal.type("no")
     assert terminal.code() == 6
-    assert gatewright("status", "--json", cwd=project).json["state"] == "waiting"
+    assert called("status", "--json", cwd=project).json["state"] == "waiting"
     terminal = Terminal(project, "approve", "--as", "me")
     terminal.until("Type approve to confirm")
     terminal.type("approve")
     assert terminal.code() == 0
-    events = gatewright("audit", "list", "--kind", "decision.recorded", "--json", cwd=project).json["events"]
+    events = called("audit", "list", "--kind", "decision.recorded", "--json", cwd=project).json["events"]
     assert events[-1]["payload"]["decision"]["authentication"] == "terminal"

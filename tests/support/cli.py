@@ -45,7 +45,7 @@ def gatewright(*words: str | Path, cwd: Path, timeout_s: float = 1800, **environ
 
 
 def called(*words: str | Path, cwd: Path) -> Answer:
-    """Run the command in this process: quicker, and it sees what the test has replaced here."""
+    """Run the command in this process: a second quicker, and it sees what the test has replaced here."""
     from flows.cli.app import main
 
     out, err, code = io.StringIO(), io.StringIO(), 0
@@ -62,13 +62,16 @@ def called(*words: str | Path, cwd: Path) -> Answer:
 
 
 def advance(project: Path, *, until_gate: str | None = None, who: str = "me") -> Answer:
-    """Approve gate after gate and resume, as the person `who`, until the run ends or `until_gate` is open."""
+    """Approve gate after gate and resume, as the person `who`, until the run ends or `until_gate` is open.
+
+    The run works in processes of its own; what only looks or decides is called here.
+    """
     answer = gatewright("resume", "--json", cwd=project)
     while answer.code == 3:
-        gate = gatewright("status", "--json", cwd=project).json["gate"]
+        gate = called("status", "--json", cwd=project).json["gate"]
         if until_gate is not None and f".{until_gate}." in gate["id"]:
             return answer
-        decided = gatewright("approve", "--as", who, "--json", cwd=project)
+        decided = called("approve", "--as", who, "--json", cwd=project)
         assert decided.code == 0, decided.err
         answer = gatewright("resume", "--json", cwd=project)
     return answer

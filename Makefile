@@ -10,7 +10,7 @@ DEMO = $(RUN) examples/demo.py $(1) --example $(2) $(if $(APPROVE),--approve $(A
 export OMP_WAIT_POLICY ?= passive
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
-.PHONY: demo demo-zh test test-slow lint docs clean help
+.PHONY: demo demo-zh test test-slow suite lint style types docs clean help
 
 help:
 	@echo "make demo [APPROVE=me]     the example from raw files to a release (make demo-zh: in Chinese)"
@@ -23,15 +23,24 @@ demo: $(VENV)/.demo
 demo-zh: $(VENV)/.demo
 	@$(call DEMO,demo-zh,cnc-repair-zh)
 
-test: lint
-	$(RUN) -m pytest -n 2
+# types are checked beside the suite: each leaves a core idle for half of its time
+test: style
+	@$(MAKE) --no-print-directory -j 2 types suite
+
+# three workers keep two cores busy: one of them often waits for a server or a process that starts
+suite: $(VENV)/.test
+	$(RUN) -m pytest -n 3
 
 test-slow: $(VENV)/.test
 	$(RUN) -m pytest -m slow
 
-lint: $(VENV)/.test
+lint: style types
+
+style: $(VENV)/.test
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
+
+types: $(VENV)/.test
 	$(RUN) -m mypy
 
 docs: $(VENV)/.test

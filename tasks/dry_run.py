@@ -24,7 +24,7 @@ from tasks.pool import Pool, pool_of
 from tasks.training.job import Job
 from tasks.training.launch import keep_results, run_training
 from tasks.turns import columns_of, turns_of
-from tasks.workers import WorkerDied
+from tasks.worker_ends import WorkerDied
 
 PROOF_STEPS = 4
 """Steps that the proof trains again: one to the save, one to the kill, two after the resume."""

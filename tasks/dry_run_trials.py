@@ -60,7 +60,8 @@ from tasks.training.trials import (
     variants,
     with_changes,
 )
-from tasks.workers import WorkerDied, run_worker
+from tasks.worker_ends import WorkerDied
+from tasks.workers import run_worker
 
 WORKER = "tasks.training.trial_worker"
 

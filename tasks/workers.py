@@ -21,7 +21,6 @@ from specs.parameters import Allocator
 from specs.stages import Progress
 from tasks.allocator import variables
 from tasks.interrupts import STOP, StopRequest
-from tasks.worker_ends import WorkerDied as WorkerDied
 from tasks.worker_family import LEFT_S, Member, Process, log_of, together
 
 _NAMES = """

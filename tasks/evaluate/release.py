@@ -28,8 +28,6 @@ from tasks.evaluate.release_check import ATTESTATION, ENVELOPE, MANIFEST, files_
 from tasks.evaluate.release_facts import ReleaseFacts
 from tasks.workers import run_worker
 
-__all__ = ["build_release", "verify_release"]
-
 SHEET = "task_sheet.json"
 
 

@@ -18,7 +18,8 @@ from flows.audit.report import Part
 from flows.releasing import SIGNING_KEY, release_signer
 from specs.canonical import canonical_bytes, digest_folder, sha256_file
 from specs.errors import InputError, Refused, VerificationFailed
-from tasks.evaluate.release import build_release, verify_release
+from tasks.evaluate.release import build_release
+from tasks.evaluate.release_check import verify_release
 from tasks.evaluate.release_facts import ReleaseExpectation, ReleaseFacts
 from tasks.training.models import load_base, load_trained
 from tests.support.release_facts import BASE_SHA256, attempt, make_facts

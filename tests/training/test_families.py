@@ -11,7 +11,8 @@ import pytest
 
 from specs.errors import ModelError, Stopped
 from specs.stages import Quiet
-from tasks.workers import WorkerDied, run_worker
+from tasks.worker_ends import WorkerDied
+from tasks.workers import run_worker
 from tests.training.test_workers import LIGHT, Heard, gone
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")

@@ -26,7 +26,7 @@ from tasks.stress.environment import environment_of
 from tasks.training import stage as train_stage
 from tasks.verify import dry_run as verify_dry_run
 from tasks.verify import train as verify_train
-from tasks.workers import WorkerDied
+from tasks.worker_ends import WorkerDied
 from tests.support.forked_stage import run_stage
 from tests.support.samples import small_training, training_samples
 from tests.support.stages import stage_context

@@ -22,8 +22,8 @@ from specs.errors import ModelError, OutOfMemory, Stopped, WorkerError
 from specs.stages import Quiet
 from tasks.interrupts import StopRequest, stop_on_signals
 from tasks.out_of_memory import asked_bytes, is_out_of_memory, kernel_kills
-from tasks.worker_ends import died
-from tasks.workers import WorkerDied, run_worker, worker_environment
+from tasks.worker_ends import WorkerDied, died
+from tasks.workers import run_worker, worker_environment
 
 LIGHT = "tests.support.light_worker"
 

@@ -20,6 +20,8 @@ from pydantic_core import from_json
 from agents.facts import parameter_count
 from agents.times import setting_of
 from agents.work import training_work
+from specs.base import Language
+from specs.bilingual import Texts
 from specs.canonical import canonical_bytes
 from specs.costs import COUNTING, STAGE_SECONDS, Took
 from specs.files import write_bytes
@@ -28,6 +30,15 @@ from specs.proposals import Proposal
 from tasks.models.resolve import ResolvedModel
 from tasks.processor import Meter
 from tasks.training.logbook import METRICS, MICRO_BATCHES
+
+_TEXTS = Texts(
+    {
+        "unknown": (
+            "what this stage took cannot be read from its files ({error}): it teaches the next sheets nothing",
+            "无法从文件中得出本阶段的用时（{error}）：后续任务单不以此为依据",
+        ),
+    }
+)
 
 VERSION = 1
 KEPT, MOST = 500, 1000
@@ -64,6 +75,16 @@ def _processor() -> str:
 
 
 # -- what a stage took
+
+
+def took_and_why_not(
+    proposal: Proposal, folder: Path, meter: Meter, model: ResolvedModel | None, language: Language, *, whole: bool
+) -> tuple[list[Took], list[str]]:
+    """What an attempt took, or in words why that is not known: a stage that ran is not lost with its times."""
+    try:
+        return took_of(proposal, folder, meter, model, whole=whole), []
+    except (OSError, ValueError, KeyError, TypeError, ZeroDivisionError) as error:
+        return [], [_TEXTS(language, "unknown", error=f"{type(error).__name__}: {error}".splitlines()[0][:200])]
 
 
 def took_of(proposal: Proposal, folder: Path, meter: Meter, model: ResolvedModel | None, *, whole: bool) -> list[Took]:
@@ -141,7 +162,7 @@ def remember(pieces: Sequence[Took]) -> str:
             lines = file.read_bytes().splitlines(keepends=True)
             if len(lines) > MOST:
                 write_bytes(file, b"".join(lines[-KEPT:]))
-    except (OSError, TimeoutError) as error:
+    except (OSError, TimeoutError, NotImplementedError) as error:  # the last: a file system without locks
         return f"{file} cannot be written ({error}): what this stage took teaches the next sheets nothing"
     return ""
 

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from agents.extraction import extraction_for
 from agents.task_sheet import ExpectedRow
-from flows.costs import remember, took_of
+from flows.costs import remember, took_and_why_not
 from flows.workspace import Workspace, project_inputs
 from specs.canonical import canonical_bytes, sha256_bytes, sha256_file
 from specs.costs import Took
@@ -230,14 +230,14 @@ def run_attempt(
         progress.start(f"{stage}: recompute metrics")
         metrics, verdicts = recompute(order.spec, stage, partial, order.inputs, context.model_dump(mode="json"))
         after = input_digests(order)
-    took = took_of(order.proposal, partial, meter, order.model, whole=whole)
+    took, unknown = took_and_why_not(order.proposal, partial, meter, order.model, order.spec.language, whole=whole)
     if after != before:
         changed = sorted(k for k in before.keys() | after.keys() if before.get(k) != after.get(k))
         raise GatewrightError(
             f"inputs changed while {stage} ran: {', '.join(changed)}",
             "let nobody write to the raw files during a run, then `gatewright resume` runs the stage again",
         )
-    judged = Judged(metrics, verdicts, [*order.notes, *result.notes], meter.others, took)
+    judged = Judged(metrics, verdicts, [*order.notes, *result.notes, *unknown], meter.others, took)
     evidence = _write_evidence(order, partial, before, judged, started)
     may_publish()
     publish_folder(partial, target)

@@ -10,6 +10,10 @@ import pytest
 
 from flows import costs
 from specs.costs import COUNTING, Took
+from specs.parameters import TrainingConfiguration
+from specs.proposals import Proposal
+from tasks.models.resolve import ResolvedModel
+from tasks.processor import Meter
 from tests.agents.proposer_cases import write_model
 
 
@@ -81,6 +85,22 @@ def test_steps_are_kept_in_a_light_and_a_heavy_piece_without_those_that_begin_a_
     assert heavy["work"] == {"micro_batches": 8, "operations": 6 * 1000 * 100 * (7 + 8 + 9 + 10)}
     assert (light["wall_s"], heavy["cpu_s"]) == (pytest.approx(1.4), pytest.approx(5.1))
     assert heavy["cores"] == pytest.approx(1.5)
+
+
+def test_files_that_cannot_be_read_lose_no_stage_and_say_why_its_times_are_unknown(tmp_path: Path):
+    (tmp_path / "artifacts").mkdir()
+    (tmp_path / "artifacts" / "metrics.jsonl").write_text('{"step": 1, "seconds"', encoding="utf-8")
+    model = ResolvedModel(
+        folder=write_model(tmp_path / "m", 1000), sha256="a" * 64, source="m", revision="r", licence="none"
+    )
+    parameters = {"training": TrainingConfiguration().model_dump(mode="json")}
+    proposal = Proposal(stage="train", round=1, parameters=parameters, reasons=[], proposer="rules")
+    with Meter() as meter:
+        pass
+    for language, said in (("en", "cannot be read from its files (ValueError"), ("zh", "用时（ValueError")):
+        took, why = costs.took_and_why_not(proposal, tmp_path, meter, model, language, whole=True)
+        assert took == []
+        assert said in why[0]
 
 
 def test_few_steps_and_steps_without_processor_time_claim_no_more_than_they_know(tmp_path: Path):

@@ -16,6 +16,7 @@ from typing import Any
 
 from tasks.memory.account import Account, assemble
 from tasks.memory.family import Family
+from tasks.memory.host import frameworks
 from tasks.planning.machine import Machine
 from tasks.planning.plans import Configuration, Seconds
 from tasks.planning.timing import LINK
@@ -72,11 +73,18 @@ def variants(
         )
 
 
-def rank_account(whole: Account, c: Configuration, layers: int, layer_input_bytes: float, root_share: float) -> Account:
-    """The fullest rank: `whole` is the account of one device, `root_share` what of its weights lies outside layers."""
+def rank_account(
+    whole: Account, c: Configuration, layers: int, layer_input_bytes: float, root_share: float, per_machine: int
+) -> Account:
+    """The fullest rank: `whole` is the account of one device, `root_share` what of its weights lies outside layers.
+
+    On the host stand the `per_machine` ranks of one machine, and one copy of the weights for each of its replicas.
+    """
     t, p = c.tensor_parallel, c.pipeline_stages
     kept = (1 - root_share) / p + root_share  # embedding or output layer stay on one stage
     inputs = layer_input_bytes * layers
+    copies = max(0, per_machine // t - 1)
+    weights = round(max(parts.get("weights", 0) for parts in whole.residents_by_phase.values()) * kept)
     by_phase = {}
     for phase, parts in whole.residents_by_phase.items():
         found = {name: round(size * kept / t) for name, size in parts.items() if name in DIVIDED}
@@ -92,7 +100,7 @@ def rank_account(whole: Account, c: Configuration, layers: int, layer_input_byte
         by_phase,
         framework_bytes=whole.framework_bytes,
         library_bytes=0,
-        host_fixed_bytes=whole.host_peak_bytes,
+        host_fixed_bytes=whole.host_peak_bytes + frameworks(per_machine) - frameworks(1) + copies * weights,
         disk_bytes=whole.disk_bytes,
         trainable_parameters=whole.trainable_parameters,
         total_parameters=whole.total_parameters,

@@ -143,6 +143,7 @@ class Search:
             family.layers,
             family.layer_input_bytes_per_token * tokens,
             family.root_share,
+            min(c.cards, self.machine.device.count),
         )
 
     def plan(self, configuration: Configuration) -> Plan:

@@ -11,7 +11,7 @@ from specs.errors import InputError
 from tasks.memory.account import assemble
 from tasks.memory.asked import settings_of
 from tasks.memory.devices import named
-from tasks.memory.host import host
+from tasks.memory.host import frameworks, host
 from tasks.memory.settings import TraceSettings
 from tasks.memory.traced import Trace
 from tasks.planning.candidates import settings_of as plan_settings
@@ -91,6 +91,7 @@ def test_a_machine_holds_what_its_own_ranks_take(scheme):
         host(trace, TraceSettings(architecture=ARCHITECTURE, gpus=4 * n, nodes=n, sharding=scheme), 500) for n in (1, 2)
     )
     assert two == one
+    assert frameworks(4) < 4 * frameworks(1), "pages of library files are there once"
     alone = host(trace, TraceSettings(architecture=ARCHITECTURE, gpus=8, sharding=scheme), 500)
     assert alone.peak_bytes > two.peak_bytes
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tasks.memory.host import frameworks
 from tasks.planning.families import Families
 from tasks.planning.parallel import BUBBLE, bubble, fewest_micro_batches, tensor_degrees
 from tasks.planning.plans import Limits
@@ -52,5 +53,6 @@ def test_layers_are_divided_only_where_nothing_else_fits(families: Families):
         alone = state.account(plan.configuration.undivided)
         assert plan.account is not None
         assert plan.account.method == "closed-form"
+        assert plan.account.host_peak_bytes - alone.host_peak_bytes >= frameworks(2) - frameworks(1)
         if plan.configuration.data_ranks == 1:
             assert plan.account.peak_allocated_bytes < alone.peak_allocated_bytes + 2 * MIB

@@ -33,7 +33,6 @@ class Machine(Strict):
     tflops: float | None = Field(None, description="dense 16-bit rate of one card; null: not known, no time is given")
     memory_gb_s: float | None = Field(None, description="bandwidth of a card's memory")
     link_gb_s: float | None = Field(None, description="between cards of a machine, one direction")
-    link_source: str = ""
     nvlink: bool = False
     host_bus_gb_s: float | None = Field(None, description="between a card and the host")
     node_link_gb_s: float = NODE_LINK_GB_S
@@ -84,14 +83,13 @@ def machine_named(
         known = _known(gpu)
     device = device.with_host(host_memory_gb, disk_gb)
     bus = _host_bus(known)
-    link, source, nvlink = _link(known, bus)
+    link, nvlink = _link(known, bus)
     return Machine(
         device=device,
         nodes=nodes,
         tflops=known.bf16_dense_tflops if known else device.tflops,
         memory_gb_s=known.memory_bandwidth_gb_s if known else None,
         link_gb_s=link_gb_s or link,
-        link_source="given" if link_gb_s else source,
         nvlink=nvlink if link_gb_s is None else link_gb_s > max(PCIE_GB_S.values()),
         host_bus_gb_s=bus,
         node_link_gb_s=node_link_gb_s or NODE_LINK_GB_S,
@@ -123,11 +121,9 @@ def _host_bus(known: Gpu | None) -> float | None:
     return PCIE_GB_S[found[1]] * int(found[2]) / 16
 
 
-def _link(known: Gpu | None, bus: float | None) -> tuple[float | None, str, bool]:
-    """Between two cards of a machine: NVLink where the card always has it, else the host bus. (GB/s, source, NVLink)"""
-    if known is None:
-        return bus, "host bus" if bus else "not known", False
-    text = known.interconnect or ""
-    if known.nvlink_gb_s_bidirectional and text.startswith("NVLink") and "bridge" not in text:
-        return known.nvlink_gb_s_bidirectional / 2, text, True
-    return bus, known.host_bus or "not known", False
+def _link(known: Gpu | None, bus: float | None) -> tuple[float | None, bool]:
+    """Between two cards of a machine: NVLink where the card always has it, else the host bus. (GB/s, NVLink)"""
+    text = (known.interconnect or "") if known else ""
+    if known and known.nvlink_gb_s_bidirectional and text.startswith("NVLink") and "bridge" not in text:
+        return known.nvlink_gb_s_bidirectional / 2, True
+    return bus, False

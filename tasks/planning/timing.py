@@ -120,7 +120,7 @@ def _link_seconds(c: Configuration, account: Account, machine: Machine, micro_ba
     if not rate:
         return 0.0
     share = (n - 1) / n
-    weights = account.total_parameters * (0.52 if c.method == "qlora" else 2.0)
+    weights = account.total_parameters * (_weight_size(c) if c.method == "qlora" else 2.0)
     gradients = account.trainable_parameters * (2.0 if c.method == "full" else 4.0)
     if c.sharding in SHARDS_WEIGHTS:
         volume = micro_batches * share * (2 * weights + gradients)

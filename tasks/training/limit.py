@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from specs.errors import OutOfMemory
-from tasks.training.measure import resident_bytes
-
-_STATUS = Path("/proc/self/status")
+from tasks.training.measure import STATUS, resident_bytes, status_bytes
 
 
 def limit_memory(limit_bytes: int | None, device: str) -> bool:
@@ -29,7 +25,7 @@ def limit_memory(limit_bytes: int | None, device: str) -> bool:
         import resource
     except ImportError:
         return False
-    if not _STATUS.exists():
+    if not STATUS.exists():
         return False
     held = resident_bytes()
     if held >= limit_bytes:
@@ -40,13 +36,6 @@ def limit_memory(limit_bytes: int | None, device: str) -> bool:
             {"resident_bytes": held, "limit_bytes": limit_bytes},
         )
     _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-    wanted = _writable_bytes() + limit_bytes - held
+    wanted = status_bytes("VmData") + limit_bytes - held
     resource.setrlimit(resource.RLIMIT_DATA, (wanted if hard < 0 else min(wanted, hard), hard))
     return True
-
-
-def _writable_bytes() -> int:
-    for line in _STATUS.read_text("ascii", errors="replace").splitlines():
-        if line.startswith("VmData:"):
-            return int(line.split()[1]) * 1024
-    raise OSError(f"{_STATUS} has no VmData")

@@ -13,7 +13,7 @@ from tasks.nvml import ask_driver, first_visible
 
 Method = Literal["cuda", "high_water", "sampling"]
 
-_STATUS = Path("/proc/self/status")
+STATUS = Path("/proc/self/status")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
 SAMPLING_INTERVAL_S = 0.005
 
@@ -61,7 +61,7 @@ class PeakMeter:
 
             return int(torch.cuda.max_memory_allocated(self.device))
         if self.method == "high_water":
-            return _status_bytes("VmHWM")
+            return status_bytes("VmHWM")
         assert self._sampler is not None
         return max(self._sampler.peak_bytes, resident_bytes())
 
@@ -112,8 +112,8 @@ class _Sampler(threading.Thread):
 
 def resident_bytes() -> int:
     """Resident set of this process."""
-    if _STATUS.exists():
-        return _status_bytes("VmRSS")
+    if STATUS.exists():
+        return status_bytes("VmRSS")
     import psutil
 
     return int(psutil.Process().memory_info().rss)
@@ -121,7 +121,7 @@ def resident_bytes() -> int:
 
 def held_for_kernel() -> int:
     """Resident set and what of this process was swapped out."""
-    swapped = _status_bytes("VmSwap") if _STATUS.exists() else 0
+    swapped = status_bytes("VmSwap") if STATUS.exists() else 0
     return resident_bytes() + swapped
 
 
@@ -137,12 +137,13 @@ def process_on_gpu() -> int | None:
     return int(held[0]) if held and held[0] is not None else None
 
 
-def _status_bytes(key: str) -> int:
-    with _STATUS.open("rb") as file:
+def status_bytes(key: str) -> int:
+    """A size that the kernel tells of this process, by its key in `/proc/self/status`."""
+    with STATUS.open("rb") as file:
         for line in file:
             if line.startswith(key.encode() + b":"):
                 return int(line.split()[1]) * 1024
-    raise OSError(f"{_STATUS} has no {key}")
+    raise OSError(f"{STATUS} has no {key}")
 
 
 def _best_method(device: str) -> Method:
@@ -157,7 +158,7 @@ def _high_water_resets() -> bool:
         block = bytearray(64 * 2**20)
         del block
         _CLEAR_REFS.write_bytes(b"5")
-        before = _status_bytes("VmHWM")
-        return before - _status_bytes("VmRSS") < 32 * 2**20
+        before = status_bytes("VmHWM")
+        return before - status_bytes("VmRSS") < 32 * 2**20
     except OSError:
         return False

@@ -22,7 +22,8 @@ from tasks.evaluate.job import EvaluatedSample
 from tasks.evaluate.worker import _sequences
 from tasks.prompts import Encoded, PromptTemplate
 from tasks.tokenizer import FileTokenizer
-from tasks.turns import Turn, Turns, turns_of
+from tasks.turns import Turn, Turns, rows_of, turns_of
+from tasks.verify.data_samples import trainable
 from tests.support.raw_project import run_stage
 
 TALK = ("Why is it loud?", "The belt is worn.", "换哪个？", "皮带 G07.1。", "And then?", "Oil the guide.")
@@ -151,6 +152,11 @@ def test_an_answer_ends_as_the_template_ends_it_and_plain_text_with_the_end_toke
     assert (said.flaw, measure(Draft(Unit("m", "#1"), "manual", plain="Oil."), "en", found).flaw) == ("", "")
     last = Encoded([*encoded.input_ids[:-1], end], encoded.trainable_from, encoded.earlier)
     assert flaw(last, TALK[4], TALK[5], found) == "no_end_token", "the model would go on where a chat stops it"
+    text = found.text(TALK[4], TALK[5], turns(*TALK[:4]))
+    sample = {"prompt": TALK[4], "answer": TALK[5], "earlier": rows_of(turns(*TALK[:4])), "text": text}
+    assert trainable(sample, encoded, found), "and so says the verifier"
+    assert not trainable(sample, last, found)
+    assert not trainable({**sample, "text": text.removesuffix("<stop>") + found.end}, encoded, found)
 
 
 @pytest.mark.parametrize("written", [NO_ENDS, WITHOUT_SYSTEM, SYSTEM_LAST, ONLY_THE_LAST])

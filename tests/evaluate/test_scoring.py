@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
+from transformers import GenerationConfig
 
+from tasks.evaluate.merge_worker import _stop_where_answers_end
 from tasks.evaluate.scoring import greedy_answers, learnt_tokens, padding_id, summed_losses
 from tasks.prompts import PromptTemplate
 from tasks.training.models import load_base, load_trained
@@ -50,6 +54,28 @@ def test_answers_are_the_same_alone_and_padded_on_the_left(loaded, batch):
     alone = greedy_answers(model, template.tokenizer, prompts, 1, 12, nothing)
     assert greedy_answers(model, template.tokenizer, prompts, batch, 12, nothing) == alone
     assert all(a.tokens == 12 or a.ended for a in alone)
+
+
+def test_an_answer_stops_at_whatever_ends_answers(loaded):
+    model, template = loaded
+    prompts = [template.encode_prompt(prompt) for prompt, _ in TEXTS if prompt][:1]
+    (whole,) = greedy_answers(model, template.tokenizer, prompts, 1, 12, nothing)
+    stop = template.tokenizer.as_text([whole.text])[0][2]
+    ends = (stop, template.tokenizer.eos_token_id)
+    (found,) = greedy_answers(model, template.tokenizer, prompts, 1, 12, nothing, ends)
+    assert found.ended
+    assert found.tokens < whole.tokens
+    assert whole.text.startswith(found.text)
+
+
+@pytest.mark.parametrize(
+    ("known", "ends", "wanted"),
+    [(2, (2,), 2), (2, (7, 2), [2, 7]), ([1, 106], (106, 1), [1, 106]), (None, (7, 2), [7, 2])],
+)
+def test_the_merged_model_stops_where_its_answers_end(known, ends, wanted):
+    model = SimpleNamespace(generation_config=GenerationConfig(eos_token_id=known))
+    _stop_where_answers_end(model, ends)
+    assert model.generation_config.eos_token_id == wanted
 
 
 def test_the_switched_off_adapter_is_the_base_model(lab, loaded):

@@ -59,6 +59,9 @@ def test_a_conversation_is_fed_with_the_end_of_each_answer_and_a_masked_one_is_f
     assert "".join(text for text, _ in fed["parts"]) == fed["text"]
     assert (fed["ends_masked"], fed["learnt_tokens"]) == (0, samples["a"].learnt_tokens)
     assert _masked_end_tokens([fed]).value == 0
+    other = describe_fed(batch, 0, "a", template.tokenizer, (fed["end_token"] + 1,))
+    assert other["ends_masked"] == 2, "what the template ends answers with is what is looked for"
+    assert _masked_end_tokens([other]).value == 1
     (_, end), _ = samples["a"].answers
     batch.tensors["labels"][0, end - 1] = IGNORED
     assert _masked_end_tokens([describe_fed(batch, 0, "a", template.tokenizer)]).value == 1

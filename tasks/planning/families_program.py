@@ -40,7 +40,9 @@ def body(job_file: Path, channel: Channel, stop: StopRequest) -> None:
     with _beside(parts[1:], job, channel, stop):
         _record(parts[0], job, channel, stop)
     left = [number for number in job["numbers"] if not file_of(job["folder"], number).exists()]
-    for number in left:  # a part that died: once more, here
+    if left:
+        channel.say(f"a part of the recording process ended early: {len(left)} families are recorded again")
+    for number in left:
         _record([[number]], job, channel, stop)
     channel.result(families=len(job["numbers"]), repeated=len(left))
 

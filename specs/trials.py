@@ -128,9 +128,7 @@ class TrialRecord(Strict):
     changes: dict[str, Any] = Field(description="settings that differ from the base trial, by dotted path")
     steps: int = Field(ge=0, description="optimizer steps taken")
     planned: int = Field(ge=1, description="optimizer steps that it was to take")
-    outcome: TrialEnd = Field(
-        description="ended, diverged, died (with its worker), or left_out (another one died)"
-    )
+    outcome: TrialEnd = Field(description="ended, diverged, died (with its worker), or left_out (another one died)")
     why: str = ""
     loss_before: float | None = Field(None, description="on the measured samples, in nats per token")
     loss_after: float | None = None

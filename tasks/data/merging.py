@@ -114,6 +114,7 @@ def merge_duplicates(
     followed = np.flatnonzero(exact)
     ends = into[into[followed]]
     into[followed] = np.where(ends >= 0, ends, into[followed])
+    exact[followed[ends >= 0]] = False  # a copy of a row that went is only nearly what stays
     stay = ranked[into[ranked] < 0]
     pairs = similar_pairs(prints.sketches, stay, None, min(threshold, SPLIT_THRESHOLD), sets_of)
     alike = pairs.similarity >= threshold

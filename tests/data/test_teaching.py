@@ -343,6 +343,16 @@ def test_the_copies_among_many_answers_to_one_long_question_are_found_at_little_
     assert len(teaching.asked) < 10 * len(answers), "of 25,200 pairs"
 
 
+def test_a_copy_of_a_row_that_went_itself_is_nearly_what_stays():
+    near = "the belt of the spindle drive is worn and slips under load"
+    content = [f"{near} now", near, near]
+    everyone = np.ones(3, np.bool_)
+    prints = fingerprints(content, [frozenset()] * 3)
+    found = merge_duplicates(prints, np.asarray([2, 1, 1]), everyone, everyone, 0.5, in_memory(content))
+    assert found.into.tolist() == [-1, 0, 0]
+    assert not found.exact.any()
+
+
 def test_beginnings_of_conversations_with_one_first_question_go_each_into_its_own_whole():
     rng = random.Random(4)
     question = " ".join(texts(rng, 10))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -223,4 +223,5 @@ def _prepare(model: nn.Module, settings: TraceSettings, mesh: Any) -> None:
             is_main_process=False,
             device=torch.device("cpu"),
         )
-        fsdp2_prepare_model(accelerator, model)  # type: ignore[no-untyped-call]
+        prepare: Callable[..., Any] = fsdp2_prepare_model  # untyped or unknown, as accelerate is installed
+        prepare(accelerator, model)

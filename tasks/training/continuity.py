@@ -7,7 +7,8 @@ again: their losses must be those of `metrics.jsonl`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from specs import tolerances
@@ -22,17 +23,28 @@ def tolerance(device: str, compute: str) -> float:
     return tolerances.tolerance(device, compute).repeated
 
 
-def require_same_loss(was: float, now: float, allowed: float, checkpoint: str) -> float:
-    """The absolute difference. Raises `ResumeRefused` when the loss of the pinned batch is another one."""
-    difference = abs(now - was)
-    if not difference <= allowed * abs(was):
-        raise ResumeRefused(
-            f"checkpoint {checkpoint} does not continue its training: the loss of its pinned batch was {was:.9g} when "
-            f"it was saved and is {now:.9g} now",
-            "the weights are those of the file, so the model code, a kernel or the device computes otherwise: use the "
-            "machine and the versions of before, or delete the checkpoints of this stage to train from the beginning",
-        )
-    return difference
+def prove_loss(was: float, compute: Callable[[], float], allowed: float, checkpoint: str) -> dict[str, float]:
+    """How far the loss of the pinned batch is from what it `was`, absolutely, and how far it was at first.
+
+    What differs is computed once more, since processors and kernels err now and then; wrong weights differ both times.
+    Raises `ResumeRefused` when they do. `allowed` is relative.
+    """
+    first = compute()
+    if _same(was, first, allowed):
+        return {"largest_difference": abs(first - was)}
+    now = compute() if math.isfinite(first) else first
+    if _same(was, now, allowed):
+        return {"largest_difference": abs(now - was), "difference_at_first": abs(first - was)}
+    raise ResumeRefused(
+        f"checkpoint {checkpoint} does not continue its training: the loss of its pinned batch was {was:.9g} when "
+        f"it was saved and is {now:.9g} now",
+        "the weights are those of the file, so the model code, a kernel or the device computes otherwise: use the "
+        "machine and the versions of before, or delete the checkpoints of this stage to train from the beginning",
+    )
+
+
+def _same(was: float, now: float, allowed: float) -> bool:
+    return abs(now - was) <= allowed * abs(was)  # never where one of them is NaN
 
 
 class Retrace:

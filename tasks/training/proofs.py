@@ -9,7 +9,7 @@ from specs.errors import TrainingError
 from specs.files import write_json, write_lines
 from tasks.training.checkpoints import Checkpoint
 from tasks.training.checks import generated_answers, training_checks
-from tasks.training.continuity import require_same_loss, tolerance
+from tasks.training.continuity import prove_loss, tolerance
 from tasks.training.evaluation import pinned_loss
 from tasks.training.feed import Feed, PlannedStep
 from tasks.training.job import Job
@@ -34,9 +34,13 @@ def prove_continuity(
     """The line for `continuity.jsonl`; raises `ResumeRefused` unless the pinned batch has the loss that it had."""
     batch = feed.batch(feed.steps[checkpoint.step - 1].of(0)[pinned["micro_batch"]])
     compute = job.training.compute
-    now, allowed = pinned_loss(model, batch, device, compute), tolerance(device, compute)
-    difference = require_same_loss(pinned["loss"], now, allowed, checkpoint.folder.name)
-    return {"proof": "pinned batch", "steps": 0, "largest_difference": difference, "loss": pinned["loss"]}
+    proof = prove_loss(
+        pinned["loss"],
+        lambda: pinned_loss(model, batch, device, compute),
+        tolerance(device, compute),
+        checkpoint.folder.name,
+    )
+    return {"proof": "pinned batch", "steps": 0, "loss": pinned["loss"], **proof}
 
 
 def check_training(trainer: PlannedTrainer, feed: Feed) -> None:

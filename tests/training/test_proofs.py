@@ -11,7 +11,7 @@ import pytest
 from specs.errors import ResumeRefused
 from tasks.data.batch_plan import plan_batches
 from tasks.training.census import ends_epoch, take_census
-from tasks.training.continuity import Retrace, require_same_loss, tolerance
+from tasks.training.continuity import Retrace, prove_loss, tolerance
 from tasks.training.feed import group_steps
 from tasks.training.recorder import Recorder
 from tests.support.samples import small_training
@@ -74,9 +74,18 @@ def test_steps_trained_again_must_bring_the_losses_they_had_bit_for_bit_on_a_cpu
 
 def test_a_loss_that_is_not_a_number_never_continues_a_curve():
     with pytest.raises(ResumeRefused):
-        require_same_loss(1.0, float("nan"), tolerance("cuda", "bf16"), "00000004")
+        prove_loss(1.0, lambda: float("nan"), tolerance("cuda", "bf16"), "00000004")
     with pytest.raises(ResumeRefused):
         Retrace([{"step": 1, "loss": 1.0}], "cuda", "bf16").compare(1, float("nan"))
+
+
+def test_a_loss_that_errs_once_is_told_and_one_that_errs_twice_stops_the_resume():
+    computed = iter([8.5, 8.0])
+    found = prove_loss(8.0, lambda: next(computed), tolerance("cpu", "fp32"), "00000004")
+    assert found == {"largest_difference": 0.0, "difference_at_first": 0.5}
+    assert prove_loss(8.0, lambda: 8.0, tolerance("cpu", "fp32"), "00000004") == {"largest_difference": 0.0}
+    with pytest.raises(ResumeRefused, match=r"was 8 when it was saved and is 8\.5 now"):
+        prove_loss(8.0, lambda: 8.5, tolerance("cpu", "fp32"), "00000004")
 
 
 def test_a_save_is_due_by_steps_and_by_minutes_whichever_comes_first():

@@ -67,7 +67,7 @@ def mean_tokens(facts: DataFacts) -> float | None:
 def mean_step(parameters: int, training: TrainingConfiguration, mean: float) -> Work:
     """An optimizer step of samples of the mean length."""
     tokens = _within_a_step(training, training.effective_batch * mean)
-    return training_work(parameters, tokens, training.gradient_accumulation)
+    return training_work(parameters, tokens, _passes(training, mean, training.effective_batch))
 
 
 def worst_step(parameters: int, training: TrainingConfiguration) -> Work:
@@ -82,7 +82,16 @@ def _within_a_step(training: TrainingConfiguration, tokens: float) -> float:
 
 def all_steps(parameters: int, training: TrainingConfiguration, mean: float, samples: int) -> Work:
     """The training of so many samples, those of later epochs counted again."""
-    return training_work(parameters, samples * mean, math.ceil(samples / training.micro_batch))
+    return training_work(parameters, samples * mean, _passes(training, mean, samples))
+
+
+def _passes(training: TrainingConfiguration, mean: float, samples: int) -> int:
+    """Micro batches of so many samples; fewer where short ones fill what long ones would take, one a step at least."""
+    alone = math.ceil(samples / training.micro_batch)
+    if not training.fill_micro_batches:
+        return alone
+    room = training.max_tokens_per_micro_batch or training.micro_batch * training.max_length
+    return min(alone, math.ceil(max(samples / training.effective_batch, samples * mean / room)))
 
 
 def stage_work(

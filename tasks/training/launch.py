@@ -106,9 +106,9 @@ def training_notes(artifacts: Path, language: str) -> list[str]:
     zh = language == "zh"
     steps = read_lines(artifacts / "metrics.jsonl")
     notes = _rank_notes(steps, zh) + session_notes(read_lines(artifacts / "sessions.jsonl"), language)
-    notes += [
-        _proof_note(line, zh) for line in read_lines(artifacts / "continuity.jsonl") if "difference_at_first" in line
-    ]
+    proofs = artifacts / "continuity.jsonl"  # not there unless something was resumed
+    lines = read_lines(proofs) if proofs.is_file() else []
+    notes += [_proof_note(line, zh) for line in lines if "difference_at_first" in line]
     spikes = Counter(line["spike"] for line in steps if line.get("spike"))
     words = {"noted": "仅记录", "skipped": "未用于更新", "passed over": "回退后跳过"}
     for kind, count in sorted(spikes.items()):
@@ -127,9 +127,7 @@ def training_notes(artifacts: Path, language: str) -> list[str]:
 def _proof_note(line: dict[str, Any], zh: bool) -> str:
     n, off = line["session"], line["difference_at_first"]
     if zh:
-        return (
-            f"第 {n} 次启动：检查点固定批次的损失首次计算相差 {off:.3g}，再次计算一致；若多次出现，请检查内存与处理器"
-        )
+        return f"第 {n} 次启动：检查点固定批次的损失首次计算相差 {off:.3g}，重算后一致；若多次出现，请检查内存与处理器"
     return (
         f"start {n}: the loss of the checkpoint's pinned batch was {off:.3g} off at first and the same when it was "
         "computed again; if that happens often, have memory and processor checked"

@@ -9,10 +9,12 @@ from typing import Any, cast
 import pytest
 
 from specs.errors import ResumeRefused
+from specs.files import write_lines
 from tasks.data.batch_plan import plan_batches
 from tasks.training.census import ends_epoch, take_census
 from tasks.training.continuity import Retrace, prove_loss, tolerance
 from tasks.training.feed import group_steps
+from tasks.training.launch import training_notes
 from tasks.training.recorder import Recorder
 from tests.support.samples import small_training
 
@@ -86,6 +88,16 @@ def test_a_loss_that_errs_once_is_told_and_one_that_errs_twice_stops_the_resume(
     assert prove_loss(8.0, lambda: 8.0, tolerance("cpu", "fp32"), "00000004") == {"largest_difference": 0.0}
     with pytest.raises(ResumeRefused, match=r"was 8 when it was saved and is 8\.5 now"):
         prove_loss(8.0, lambda: 8.5, tolerance("cpu", "fp32"), "00000004")
+
+
+def test_a_loss_that_erred_once_is_noted_in_both_languages(tmp_path):
+    write_lines(tmp_path / "metrics.jsonl", [])
+    write_lines(tmp_path / "sessions.jsonl", [{"session": 1, "from_step": 0, "passed_over": []}])
+    assert training_notes(tmp_path, "en") == []  # nothing was resumed
+    proof = {"session": 2, "proof": "pinned batch", "steps": 0, "loss": 8.0, "largest_difference": 0.0}
+    write_lines(tmp_path / "continuity.jsonl", [proof, {**proof, "difference_at_first": 0.0625}])
+    assert ["0.0625 off at first" in note for note in training_notes(tmp_path, "en")] == [True]
+    assert ["首次计算相差 0.0625" in note for note in training_notes(tmp_path, "zh")] == [True]
 
 
 def test_a_save_is_due_by_steps_and_by_minutes_whichever_comes_first():

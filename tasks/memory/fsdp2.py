@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tasks.memory.ranks import BACKWARD, Parts, Rank, Whole
+from tasks.memory.ranks import BACKWARD, FullyShardedRank, Parts, Whole
 from tasks.memory.settings import CUBLAS_WORKSPACE_BYTES, TraceSettings
 from tasks.memory.timeline import Peak, Place
 
@@ -19,15 +19,12 @@ WORKSPACES = 2.0 * CUBLAS_WORKSPACE_BYTES
 """What cuBLAS keeps, as the trace counts it; every rank has it whole."""
 
 
-class Fsdp2(Rank):
+class Fsdp2(FullyShardedRank):
     """`fully_shard`: shards in the type that is trained, gathered in the type that is computed with."""
 
     def __init__(self, whole: Whole, settings: TraceSettings) -> None:
         super().__init__(whole, settings)
         amp = settings.compute.startswith("amp")
-        self.grow = 2.0 if amp and whole.trains_all and settings.weights in ("bf16", "fp16") else 1.0
-        frozen = 2.0 if amp and settings.in_fp32 and not whole.trains_all else 1.0
-        self.shard_bytes = (whole.trainable_bytes * self.grow + self.frozen_bytes * frozen) / self.ranks
         self.layer = float(whole.layer_weight_bytes)
         if amp and not whole.trains_all:
             self.layer -= whole.layer_gradient_bytes / 2  # adapters in fp32 are gathered in 16 bits

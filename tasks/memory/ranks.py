@@ -84,3 +84,18 @@ class Rank(ABC):
             return 0
         index = place.layer if place.layer >= 0 else self.whole.layers + place.layer
         return self.whole.layers - 1 - index
+
+
+class FullyShardedRank(Rank):
+    """One rank of FSDP, of either generation. `shard_bytes` are its weights between layers.
+
+    Mixed precision keeps in fp32 what is trained (`grow` is by how much), or everything that came in fp32, and gathers
+    it in 16 bits.
+    """
+
+    def __init__(self, whole: Whole, settings: TraceSettings) -> None:
+        super().__init__(whole, settings)
+        amp = settings.compute.startswith("amp")
+        self.grow = 2.0 if amp and whole.trains_all and settings.weights in ("bf16", "fp16") else 1.0
+        frozen = 2.0 if amp and settings.in_fp32 and not whole.trains_all else 1.0
+        self.shard_bytes = (whole.trainable_bytes * self.grow + self.frozen_bytes * frozen) / self.ranks

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tasks.memory.fsdp2 import Fsdp2
-from tasks.memory.ranks import BACKWARD, Parts, Rank, Whole
+from tasks.memory.ranks import BACKWARD, FullyShardedRank, Parts, Rank, Whole
 from tasks.memory.settings import TraceSettings
 from tasks.memory.timeline import Place
 
@@ -38,16 +38,8 @@ class Ddp(Rank):
         return {**parts, "communication": float(self.whole.trainable_bytes)}
 
 
-class Fsdp(Rank):
+class Fsdp(FullyShardedRank):
     """FSDP1: layers are gathered when they work."""
-
-    def __init__(self, whole: Whole, settings: TraceSettings) -> None:
-        super().__init__(whole, settings)
-        # mixed precision keeps in fp32 what is trained, or everything that came in fp32, and gathers it in 16 bits
-        amp = settings.compute.startswith("amp")
-        self.grow = 2.0 if amp and whole.trains_all and settings.weights in ("bf16", "fp16") else 1.0
-        frozen = 2.0 if amp and settings.in_fp32 and not whole.trains_all else 1.0
-        self.shard_bytes = (whole.trainable_bytes * self.grow + self.frozen_bytes * frozen) / self.ranks
 
     def at(self, place: Place, parts: Mapping[str, float]) -> Parts:
         """Shards, what is gathered, and the trace's activations."""

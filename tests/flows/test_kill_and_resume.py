@@ -7,6 +7,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.support.cli import advance, called, gatewright
@@ -49,7 +50,10 @@ def test_a_second_process_is_refused_with_the_holder_and_a_stop_saves_and_goes_o
     process = start(project, "resume")
     try:
         wait_for_checkpoint(project, process, 10)
+        (worker,) = workers_of(process)
+        worker.suspend()  # the training must not end before it is stopped, however slowly the second process starts
         second = gatewright("resume", "--json", cwd=project)
+        worker.resume()
         assert second.code == 6
         assert str(process.pid) in second.json["error"]["message"]
         assert called("stop", "--json", cwd=project).code == 0
@@ -74,6 +78,12 @@ def test_a_signal_stops_as_the_command_does(before_train, finished, copy_of, num
     answer = gatewright("resume", "--json", cwd=project)
     assert answer.code == 3, answer.err
     assert adapter_sha256(project) == adapter_sha256(finished)
+
+
+def workers_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """The training workers that a command has running."""
+    below = psutil.Process(process.pid).children(recursive=True)
+    return [child for child in below if "tasks.training.worker" in child.cmdline()]
 
 
 def saved_and_left(project: Path, process: subprocess.Popen[str]) -> None:

@@ -35,7 +35,10 @@ def test_predicted_is_what_a_real_training_allocates(small: dict[str, Any], chan
     common = {"architecture": small, "device": "cpu", "micro_batch": 2, "seq_len": 96, "rank": 8}
     settings = TraceSettings(**{**common, **changed})
     predicted = account(settings).peak_allocated_bytes
-    assert measured_peak(settings, tmp_path) == pytest.approx(predicted, rel=EXACT)
+    measured = measured_peak(settings, tmp_path)
+    if measured < predicted * (1 - EXACT):  # the profiler's events of two threads can cross on a busy machine: too low
+        measured = max(measured, measured_peak(settings, tmp_path))
+    assert measured == pytest.approx(predicted, rel=EXACT)
 
 
 def random_architecture(seed: int) -> dict[str, Any]:

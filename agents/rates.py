@@ -32,7 +32,7 @@ UNKNOWN_LOAD = 0.5
 """Added to the spread of a time on a busy machine whose processor time was not measured."""
 CLEANED_LOAD = 0.15
 """Added where it was: busy neighbours take caches too."""
-_ROUNDS, _LONGEST_MOVE = 60, 1.0
+_ROUNDS, _UNDAMPED, _LONGEST_MOVE = 90, 30, 1.0
 
 
 @dataclass(frozen=True)
@@ -72,13 +72,14 @@ def predict(
     seconds = np.log([max(1e-9, t.seconds) for t in timed])[used] if timed else np.zeros(0)
     weights = np.array([1 / t.spread**2 for t in timed])[used] if timed else np.zeros(0)
     rates, precision = prior.copy(), np.eye(len(names)) / PRIOR_SPREAD**2
-    for _ in range(_ROUNDS):
+    for number in range(_ROUNDS):
         slopes, said = _slopes(counts, rates)
         precision = np.eye(len(names)) / PRIOR_SPREAD**2 + slopes.T @ (weights[:, None] * slopes)
         pull = slopes.T @ (weights * (seconds - said)) - (rates - prior) / PRIOR_SPREAD**2
         move = np.linalg.solve(precision, pull)
         longest = float(np.abs(move).max())
-        rates = rates + move * min(1.0, _LONGEST_MOVE / longest if longest else 1.0)
+        damping = 1.0 if number < _UNDAMPED else 0.5  # full moves can go to and fro around the answer
+        rates = rates + damping * move * min(1.0, _LONGEST_MOVE / longest if longest else 1.0)
         if longest < 1e-9:
             break
     slopes, said = _slopes(np.array([[max(0.0, work.get(name, 0.0)) for name in names]]), rates)

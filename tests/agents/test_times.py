@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agents.blocks import to_markdown
@@ -51,6 +51,7 @@ def test_without_measurements_rules_of_thumb_hold_and_the_interval_is_wide(work)
 
 @settings(max_examples=60, deadline=None)
 @given(work=works, factor=st.floats(0.1, 10))
+@example(work={"micro_batches": 0.125, "operations": 148334567.0}, factor=0.25)  # full moves went to and fro
 def test_the_same_work_takes_what_it_took_and_the_interval_is_narrow(work, factor):
     thumb = predict(work, [], THUMB)
     assert thumb is not None

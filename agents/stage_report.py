@@ -24,7 +24,7 @@ from agents.report_stages import stage_blocks
 from agents.report_texts import stage_title, t
 from agents.subtasks import subtasks
 from agents.subtasks import title as subtask_title
-from agents.task_sheet import ExpectedRow, alone_of
+from agents.task_sheet import ExpectedRow, alone_of, expected_row, with_actual
 from agents.units import duration, human, significant, with_interval
 from specs.added import SELF_REPORTED
 from specs.base import Language
@@ -253,29 +253,10 @@ def expected_rows(expected: Sequence[Expectation | ExpectedRow], evidence: Evide
     """Expectations of this stage beside what its evidence measured."""
     rows = []
     for item in expected:
-        metric = evidence.measured(item.metric)
-        actual = metric.value if metric else None
-        if isinstance(item, ExpectedRow):
-            if item.stage == evidence.stage:
-                found = {"actual": actual, "alone": alone_of(evidence, item.metric), "finished": True}
-                rows.append(item.model_copy(update=found))
-            continue
-        rows.append(
-            ExpectedRow(
-                stage=evidence.stage,
-                metric=item.metric,
-                expected=item.value,
-                actual=actual,
-                alone=alone_of(evidence, item.metric),
-                finished=True,
-                by_rule=item.by_rule,
-                set_by=item.set_by,
-                unit=item.unit,
-                why=item.why,
-                low=item.low,
-                high=item.high,
-            )
-        )
+        if isinstance(item, Expectation):
+            rows.append(expected_row(item, evidence.stage, evidence))
+        elif item.stage == evidence.stage:
+            rows.append(with_actual(item, evidence))
     return rows
 
 

@@ -59,6 +59,30 @@ def alone_of(evidence: Evidence, name: str) -> float | None:
     return alone(evidence.took, name, metric.unit, metric.value)
 
 
+def expected_row(expectation: Expectation, stage: str, evidence: Evidence | None) -> ExpectedRow:
+    """An expected number of a stage, beside what its evidence measured where there is one."""
+    row = ExpectedRow(
+        stage=stage,
+        metric=expectation.metric,
+        expected=expectation.value,
+        actual=None,
+        by_rule=expectation.by_rule,
+        set_by=expectation.set_by,
+        unit=expectation.unit,
+        why=expectation.why,
+        low=expectation.low,
+        high=expectation.high,
+    )
+    return row if evidence is None else with_actual(row, evidence)
+
+
+def with_actual(row: ExpectedRow, evidence: Evidence) -> ExpectedRow:
+    """The row beside what its finished stage measured."""
+    metric = evidence.measured(row.metric)
+    came = {"actual": metric.value if metric else None, "alone": alone_of(evidence, row.metric), "finished": True}
+    return row.model_copy(update=came)
+
+
 def draft_sheet(spec: Project, source_summaries: Sequence[dict[str, Any]], goal: str = "") -> TaskSheet:
     """The sheet of a project that has not run: from the spec and the sources as probed. By rules alone."""
     context = ProposerContext(spec=spec, gate="data", source_summaries=list(source_summaries))
@@ -189,22 +213,6 @@ def expected_beside_actual(
         expected = {**signed, **{e.metric: e for e in newest.get(stage.name, ())}}
         found = evidence.get(stage.name)
         for name, expectation in expected.items():
-            metric = found.measured(expectation.metric) if found else None
-            rows.append(
-                ExpectedRow(
-                    stage=stage.name,
-                    metric=expectation.metric,
-                    expected=expectation.value,
-                    actual=metric.value if metric else None,
-                    alone=alone_of(found, expectation.metric) if found else None,
-                    finished=found is not None,
-                    by_rule=expectation.by_rule,
-                    set_by=expectation.set_by,
-                    unit=expectation.unit,
-                    why=expectation.why,
-                    signed=signed[name].value if name in signed else None,
-                    low=expectation.low,
-                    high=expectation.high,
-                )
-            )
+            row = expected_row(expectation, stage.name, found)
+            rows.append(row.model_copy(update={"signed": signed[name].value}) if name in signed else row)
     return rows

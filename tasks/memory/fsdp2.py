@@ -131,9 +131,3 @@ class Fsdp2(FullyShardedRank):
         if sum(left.values()) + extra > sum(made.values()):
             made, divided = left | {"temporary": widened}, divided + e
         return divided, made | ({} if self.accumulates else {"gradients": e})
-
-    def host_bytes(self) -> float:
-        """Shards that are offloaded: states with their fp32 copy, and weights with gradients."""
-        states = self.whole.state_bytes * self.grow / self.ranks if self.offloads_states else 0.0
-        weights = self.shard_bytes + self.whole.trainable_bytes * self.grow / self.ranks
-        return states + (weights if self.offloads_weights else 0.0)

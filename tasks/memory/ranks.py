@@ -99,3 +99,9 @@ class FullyShardedRank(Rank):
         self.grow = 2.0 if amp and whole.trains_all and settings.weights in ("bf16", "fp16") else 1.0
         frozen = 2.0 if amp and settings.in_fp32 and not whole.trains_all else 1.0
         self.shard_bytes = (whole.trainable_bytes * self.grow + self.frozen_bytes * frozen) / self.ranks
+
+    def host_bytes(self) -> float:
+        """Shards that are offloaded: states with their fp32 copy, and weights with gradients."""
+        states = self.whole.state_bytes * self.grow / self.ranks if self.offloads_states else 0.0
+        weights = self.shard_bytes + self.whole.trainable_bytes * self.grow / self.ranks
+        return states + (weights if self.offloads_weights else 0.0)

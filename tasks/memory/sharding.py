@@ -68,12 +68,6 @@ class Fsdp(FullyShardedRank):
             found["activations"] = parts.get("activations", 0.0) + (2 * done - 1) * whole.layer_input_bytes
         return found
 
-    def host_bytes(self) -> float:
-        """Shards that are offloaded: states with their fp32 copy, and weights with gradients."""
-        states = self.whole.state_bytes * self.grow / self.ranks if self.offloads_states else 0.0
-        weights = self.shard_bytes + self.whole.trainable_bytes * self.grow / self.ranks
-        return states + (weights if self.offloads_weights else 0.0)
-
 
 class Zero(Rank):
     """DeepSpeed's stages: 16-bit weights and gradients, fp32 copy and two states divided from stage 1 on.

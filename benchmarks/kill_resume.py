@@ -1,12 +1,13 @@
 """Trainings cut off at drawn moments, resumed, and compared bit for bit with the one that was never cut off.
 
-    python benchmarks/kill_resume.py [--count 100] [--seed 1] [--method lora|full] [--ranks 1] [--folder FOLDER]
+    python benchmarks/kill_resume.py [--count 100] [--seed 1] [--method lora|full] [--ranks 1] [--fill]
+                                     [--folder FOLDER]
 
 `--count` moments by SIGKILL and as many by SIGTERM, drawn by the seed inside five regions of the worker: loading,
 steps, evaluation, saving, ends of epochs; every second one in a session that resumes. The model is the tiny bilingual
 one, in fp32 on the CPU, with dropout 0.05, length buckets and accumulation. Compared are losses, gradient norms,
-learning rates, order, census, probe, judgement and final weights. What
-differs is left in FOLDER, and makes the exit code 1.
+learning rates, order, census, probe, judgement and final weights. What differs is left in FOLDER, and makes the exit
+code 1. With `--fill` short samples go through together (`fill_micro_batches`).
 
 With `--ranks 2` two processes train (gloo, on the CPU), and in turn one rank, all of them with their parent, or the
 parent alone is hit, at a moment of one of the ranks.
@@ -37,14 +38,15 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--method", choices=("lora", "full"), default="lora")
     parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--fill", action="store_true")
     parser.add_argument("--folder", type=Path, default=None)
     asked = parser.parse_args()
     folder = asked.folder or Path(tempfile.mkdtemp(prefix="kill-resume-"))
     os.environ["GATEWRIGHT_HOME"] = str(folder / "home")
-    return measure(folder, asked.count, asked.seed, asked.method, asked.ranks)
+    return measure(folder, asked.count, asked.seed, asked.method, asked.ranks, asked.fill)
 
 
-def measure(folder: Path, count: int, seed: int, method: str, ranks: int = 1) -> int:
+def measure(folder: Path, count: int, seed: int, method: str, ranks: int = 1, fill: bool = False) -> int:
     """Runs every moment one after the other. Counts by region; over several ranks by who is hit."""
     from specs.project import Hub
     from specs.stages import Quiet
@@ -55,7 +57,9 @@ def measure(folder: Path, count: int, seed: int, method: str, ranks: int = 1) ->
     model = resolve_base_model("package:gatewright-tiny", folder, Hub(), Quiet()).folder
     shared = {"ranks": ranks, "micro_batch": 2, "gradient_accumulation": 2 * ranks} if ranks > 1 else {}
     samples = write_samples(folder / "samples.parquet", model, **({"count": 49} if ranks > 1 else {}))
-    training = matrix_training(method=method, **shared, **({"lr": 5e-4} if method == "full" else {}))
+    training = matrix_training(
+        method=method, fill_micro_batches=fill, **shared, **({"lr": 5e-4} if method == "full" else {})
+    )
     began = time.monotonic()
     matrix = Matrix(folder, model, samples, training)
     wanted = {region: round(share * count) for region, share in SHARES.items()}
@@ -76,7 +80,7 @@ def measure(folder: Path, count: int, seed: int, method: str, ranks: int = 1) ->
             if found:
                 print(f"{moment}: {found}", flush=True)
     total = f"{sum(equal.values())} of {sum(tried.values())} resumed and equal bit for bit"
-    print(f"{ranks} ranks, method {method}, seed {seed}: {total}")
+    print(f"{ranks} ranks, method {method}, {'filled, ' if fill else ''}seed {seed}: {total}")
     print(f"{'hit':<12}{SIGNALS[0]:>9}{SIGNALS[1]:>9}")
     for row in TARGETS if ranks > 1 else SHARES:
         print(f"{row:<12}" + "".join(f"{equal[row, s]}/{tried[row, s]}".rjust(9) for s in SIGNALS))

@@ -7,7 +7,7 @@ in turn, in two threads of one process, so that whatever else the machine does f
 groups by length as transformers does (`group_by_length`); both pad with the same code. Uniform lengths: every sample
 has 96 tokens, eight million weights. Skewed lengths: 800 samples, so that transformers forms groups of its full fifty
 batches; micro batches of eight, a smaller model. Filled: the same lengths, a step of four micro batches of four, and
-ours fills them (`fill_micro_batches`). 135m: 96 samples about half as long, filled, on SmolLM2-135M.
+ours fills them (`fill_micro_batches`). 135m: 480 samples about half as long, filled, on SmolLM2-135M.
 
 A step is everything between two ends of steps, without the wait for the turn. Its time is the CPU time of its thread
 (torch computes in the calling thread here) and, beside it, the wall clock. The ratio is that of trainable tokens per
@@ -98,7 +98,7 @@ def settings() -> list[Setting]:
         Setting("uniform", uniform_lengths, 320, 320, 4, 2, 0.97),
         Setting("skewed", skewed_lengths, 800, 160, 8, 1, 1.0),
         Setting("filled", skewed_lengths, 800, 160, 4, 4, 1.0, fill=True),
-        Setting("135m", shorter_lengths, 96, None, 4, 4, 1.0, fill=True),
+        Setting("135m", shorter_lengths, 480, None, 4, 4, 1.0, fill=True),
     ]
 
 

@@ -59,6 +59,7 @@ class ProposerContext(Strict):
     costs: list[Took] = Field(
         default_factory=list, description="what work took on this machine, newest first: see flows.costs"
     )
+    costs_unread: int = Field(0, ge=0, description="lines of that record that cannot be read and teach nothing")
     history: list[dict[str, Any]] = Field(
         default_factory=list, description="earlier runs, oldest first: see flows.earlier"
     )

@@ -45,8 +45,14 @@ def suggest(context: ProposerContext, memory: MemoryFunction | None = None) -> P
         proposer="rules",
         answers_feedback="\n".join(answer.text for answer in answers),
         answers=answers,
-        warnings=draft.warnings,
+        warnings=[*draft.warnings, *_unread(context)],
     )
+
+
+def _unread(context: ProposerContext) -> list[str]:
+    """What the expected times could not learn from."""
+    count = context.costs_unread
+    return [text(context.spec.language, "warn_costs_unread", count=count)] if count else []
 
 
 def _data(context: ProposerContext, memory: MemoryFunction | None) -> Draft:

@@ -7,15 +7,17 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath, PureWindowsPath
-from typing import Any
+from typing import Any, get_args
 
 from agents.contract import ProposerContext
 from agents.draft import model_of
 from specs.canonical import digest, plain
 from specs.limits import limits
 from specs.proposals import Proposal
+from tasks.data.records import Kind
 
 _DEVICE_KEYS = ("kind", "name", "count", "usable_bytes", "physical_cores", "bf16")
+_KINDS = frozenset(get_args(Kind))
 _SECRET_NAME = re.compile(r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|AUTH", re.IGNORECASE)
 
 INSTRUCTIONS = (
@@ -52,6 +54,7 @@ def visible(context: ProposerContext, baseline: Proposal) -> dict[str, Any]:
         "sources": [
             {"kind": str(s.get("kind")), "rows": s.get("rows")} for s in context.source_summaries if "kind" in s
         ],
+        "samples": _by_kind(context.lengths.get("kinds")),
         "lengths": _numbers_only(context.lengths),
         "evidence": {
             stage: {
@@ -86,6 +89,12 @@ _LENGTH_KEYS = frozenset(
         *("longest", "samples", "train", "eval", "count", "mean_tokens", "longest_sample", "padding_share", "buckets"),
     )
 )
+
+
+def _by_kind(counts: Any) -> dict[str, int]:
+    """Samples of the finished data stage by kind; the kinds are Gatewright's own names."""
+    known = counts.items() if isinstance(counts, Mapping) else ()
+    return {str(kind): count for kind, count in sorted(known) if kind in _KINDS and isinstance(count, int)}
 
 
 def _numbers_only(value: Any) -> Any:

@@ -181,6 +181,11 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "no configuration within the rules fits the memory of the device",
         "规则范围内没有能放进设备内存的配置",
     ),
+    "warn_costs_unread": (
+        "{count} lines of the record of what work took on this machine (costs.jsonl) cannot be read: expected times "
+        "learn nothing from them",
+        "本机用时记录（costs.jsonl）中有 {count} 行无法读取：预期用时未参考这些记录",
+    ),
     "warn_no_data": ("the data stage has counted no training samples", "数据阶段没有统计到训练样本"),
     "x_rows": ("rows the probe counted in the sources", "对源文件的探测计数"),
     "x_rows_read": (

@@ -28,18 +28,11 @@ def stage_blocks(stage: str, artifacts: Path, language: Language) -> list[Block]
 
 Section = Callable[[Path, Language], list[Block]]
 
-# -- reading
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    return read_lines(path) if path.is_file() else []
-
-
 # -- training
 
 
 def _losses(artifacts: Path, language: Language) -> list[Block]:
-    rows = [r for r in _lines(artifacts / "metrics.jsonl") if r.get("loss") is not None]
+    rows = [r for r in read_lines(artifacts / "metrics.jsonl", missing_ok=True) if r.get("loss") is not None]
     if not rows:
         return []
     values = [float(r["loss"]) for r in rows]
@@ -59,7 +52,7 @@ def _losses(artifacts: Path, language: Language) -> list[Block]:
 
 def _fed_samples(artifacts: Path, language: Language) -> list[Block]:
     samples: list[Block] = []
-    for row in _lines(artifacts / "fed.jsonl")[:_SAMPLES_SHOWN]:
+    for row in read_lines(artifacts / "fed.jsonl", missing_ok=True)[:_SAMPLES_SHOWN]:
         text, learnt = str(row.get("text", "")), str(row.get("learnt", ""))
         context = text.removesuffix(learnt) if learnt and text.endswith(learnt) else text
         samples.append(sample_block(str(row.get("sample_id", "")), context, learnt, language, row.get("parts")))
@@ -109,7 +102,7 @@ def _document(path: Path) -> Mapping[str, Any]:
 
 
 def _generations(artifacts: Path, language: Language) -> list[Block]:
-    rows = _lines(artifacts / "generations.jsonl")[:_GENERATIONS_SHOWN]
+    rows = read_lines(artifacts / "generations.jsonl", missing_ok=True)[:_GENERATIONS_SHOWN]
     if not rows:
         return []
     keys = ("prompt", "reference", "base", "adapter")

@@ -60,8 +60,7 @@ def calibration(artifacts: Path, language: Language) -> list[Block]:
 
 def ladder(artifacts: Path, language: Language) -> list[Block]:
     """Every rung, when more than the approved configuration was run."""
-    path = artifacts / "ladder.jsonl"
-    rungs = read_lines(path) if path.is_file() else []
+    rungs = read_lines(artifacts / "ladder.jsonl", missing_ok=True)
     if len(rungs) < 2:
         return []
     rows = [

@@ -24,12 +24,12 @@ from specs.base import Language
 from specs.bilingual import Texts
 from specs.canonical import canonical_bytes
 from specs.costs import COUNTING, STAGE_SECONDS, Took
-from specs.files import write_bytes
+from specs.files import read_lines, write_bytes
 from specs.places import home
 from specs.proposals import Proposal
 from tasks.models.resolve import ResolvedModel
 from tasks.processor import Meter
-from tasks.training.logbook import METRICS, MICRO_BATCHES
+from tasks.training.logbook import METRICS, MICRO_BATCHES, SESSIONS
 
 _TEXTS = Texts(
     {
@@ -110,11 +110,12 @@ def steps_of(artifacts: Path, model: Path) -> Iterator[dict[str, Any]]:
     """The training steps of an attempt in two pieces, those with light and those with heavy micro batches: together
     they tell what a micro batch costs beside its tokens. Nothing where there are too few."""
     size = parameter_count(model)
-    lines = _lines(artifacts / METRICS)
+    lines = read_lines(artifacts / METRICS, missing_ok=True)
     passes: dict[int, int] = {}
-    for line in _lines(artifacts / MICRO_BATCHES):
+    for line in read_lines(artifacts / MICRO_BATCHES, missing_ok=True):
         passes[line["step"]] = passes.get(line["step"], 0) + (line.get("rank", 0) == 0)
-    first = {line["from_step"] + 1 for line in _lines(artifacts / "sessions.jsonl") if "from_step" in line}
+    sessions = read_lines(artifacts / SESSIONS, missing_ok=True)
+    first = {line["from_step"] + 1 for line in sessions if "from_step" in line}
     steps = [s for s in lines if s["step"] not in first and passes.get(s["step"]) and s.get("seconds")]
     if size is None or len(steps) < SHORTEST_STEPS:
         return
@@ -131,12 +132,6 @@ def _computed(steps: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         return {}
     busy = sorted(float(s["cpu_seconds"]) / float(s["seconds"]) for s in steps)
     return {"cpu_s": sum(float(s["cpu_seconds"]) for s in steps), "cores": busy[int(0.9 * (len(busy) - 1))]}
-
-
-def _lines(path: Path) -> list[dict[str, Any]]:
-    if not path.is_file():
-        return []
-    return [from_json(line) for line in path.read_bytes().splitlines() if line.strip()]
 
 
 # -- the home's record

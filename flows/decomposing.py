@@ -15,7 +15,7 @@ from flows.ledger import Ledger
 from flows.ledgers import absent
 from flows.proposing import memory_of, model_of
 from flows.sheets import write_sheet
-from flows.surveying import survey_of
+from flows.surveying import look
 from flows.workspace import Workspace, ledger_url
 from specs.credentials import without_secrets
 from specs.errors import InputError, SpecError
@@ -59,18 +59,17 @@ def draft(project: Path, goal: str | None, progress: Progress | None = None) -> 
     It is what the first gate of a run would show. A model that is not on this machine is not fetched for a draft; one
     that an installed package brings is made a folder once, which the run then finds.
     """
-    from tasks.data.probe import probe_sources
     from tasks.memory import this_device
 
     loaded = load_project(project)
     spec = loaded.spec
-    sources, problems = probe_sources(loaded.folder, spec)
-    if problems:
-        raise SpecError(problems)
     workspace, notes = Workspace(loaded.folder, ""), []
     here = model_kind(spec.base_model, loaded.folder) != "hub"
     resolved = model_of(workspace, spec, progress) if here else None
     model = resolved.folder if resolved else None
+    looked = look(loaded.folder, spec, resolved, goal or "")
+    if looked.problems:
+        raise SpecError(looked.problems)
     costs, unread = remembered()
     if unread:
         notes.append(f"{unread} lines of {costs_file()} cannot be read and teach nothing")
@@ -80,11 +79,12 @@ def draft(project: Path, goal: str | None, progress: Progress | None = None) -> 
     context = ProposerContext(
         spec=without_secrets(spec),
         gate="data",
-        source_summaries=[s.model_dump(mode="json") for s in sources],
-        survey=survey_of(loaded.folder, spec, model, goal or ""),
+        source_summaries=looked.summaries,
+        survey=looked.survey,
         base_model=model,
         model_sha256=resolved.sha256 if resolved else "",
         costs=costs,
+        costs_unread=unread,
         device=this_device(spec.hardware, spec.launcher.memory_gb).facts(),
         history=[] if absent(place) else earlier_results(Ledger.open(place), workspace, spec.project),
     )

@@ -16,9 +16,10 @@ from flows.measured import calibrations_of, proposals_as_run
 from flows.reviewing import evidence_of, last_round
 from flows.rewritten import as_rewritten
 from flows.state import RunState
-from flows.surveying import survey_of
+from flows.surveying import Look, look_once
 from flows.workspace import Workspace, live_spec
 from specs.credentials import without_secrets
+from specs.errors import SpecError
 from specs.parameters import TrainingConfiguration
 from specs.project import Project
 from specs.proposals import Calibration, MemoryCheck
@@ -70,9 +71,9 @@ def proposer_context(
 ) -> ProposerContext:
     """The context for one round of a gate. With a ledger, earlier runs of the project correct what is expected.
 
-    The spec in it, which a language model may be shown, has no passwords.
+    The spec in it, which a language model may be shown, has no passwords. Sources are looked through for the gate of
+    the stage that reads them; behind it, what that stage counted is known. Raises `SpecError` with what is wrong there.
     """
-    from tasks.data.probe import probe_sources
     from tasks.memory import this_device
 
     evidence = evidence_of(workspace, state)
@@ -87,8 +88,11 @@ def proposer_context(
         trials = json.loads(found.read_bytes()) if found.is_file() else {}
     last = last_round(state, gate, round)
     approved = proposals_as_run(workspace, state, spec)
-    sources, _problems = probe_sources(workspace.project_dir, spec)
     model = model_of(workspace, spec)
+    looked = look_once(workspace, spec, model) if gate == "data" or "data" not in evidence else Look([], {}, [])
+    if looked.problems:
+        raise SpecError(looked.problems)
+    costs, unread = remembered()
     return ProposerContext(
         spec=without_secrets(spec),
         gate=gate,
@@ -97,13 +101,14 @@ def proposer_context(
         last_proposal=gatefiles.load_proposal(workspace.folder, last) if last else None,
         approved={stage: approved[stage] for stage in state.stages if stage in evidence and stage in approved},
         evidence=evidence,
-        source_summaries=[s.model_dump(mode="json") for s in sources],
+        source_summaries=looked.summaries,
         lengths=lengths,
         trials=trials,
-        survey={} if "data" in evidence else survey_of(workspace.project_dir, spec, model.folder),
+        survey={} if "data" in evidence else looked.survey,
         base_model=model.folder,
         model_sha256=model.sha256,
-        costs=remembered()[0],
+        costs=costs,
+        costs_unread=unread,
         device=this_device(spec.hardware, spec.launcher.memory_gb).facts(),
         history=earlier_results(ledger, workspace, spec.project) if ledger is not None else [],
     )

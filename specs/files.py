@@ -66,9 +66,21 @@ def write_lines(path: Path, records: Iterable[Any]) -> None:
     write_bytes(path, b"".join(canonical_bytes(record) + b"\n" for record in records))
 
 
-def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The records of a file of JSON lines. Only a line feed ends one: texts may hold other breaks of Unicode."""
-    return [json.loads(line) for line in path.read_bytes().split(b"\n") if line.strip()]
+def read_lines(path: Path, *, missing_ok: bool = False) -> list[dict[str, Any]]:
+    """The records of a file of JSON lines. Only a line feed ends one: texts may hold other breaks of Unicode.
+
+    With `missing_ok` a file that is not there has none. Raises `ValueError` with file and line of what is no JSON.
+    """
+    if missing_ok and not path.is_file():
+        return []
+    records = []
+    for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
+        if line.strip():
+            try:
+                records.append(json.loads(line))
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"{path.name}:{number}: {error}") from error
+    return records
 
 
 def sync_tree(folder: Path) -> None:

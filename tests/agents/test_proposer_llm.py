@@ -167,14 +167,16 @@ def test_the_model_sees_no_raw_data_no_notes_no_paths_and_no_secret(tmp_path):
         "tokens": {"mean": 120.5, "p95": 240},
         "fault_types": {"train": {"AL-077": 3}},
         "fed_examples": ["raw words of a customer"],
+        "kinds": {"work_order": 404, "Acme internal": 7},
     }
     spec = project(base_model=f"{tmp_path}/models/tiny")
     asked = context("stress_test", spec, source_summaries=summaries, lengths=lengths, base_model=tmp_path)
     shown = prompt(asked, RulesProposer().propose(asked))
-    for hidden in ("acme", "Smith", "AL-077", "secret note", str(tmp_path), KEY, "raw words of a customer"):
+    for hidden in ("acme", "Acme", "Smith", "AL-077", "secret note", str(tmp_path), KEY, "raw words of a customer"):
         assert hidden not in shown
     assert "fed_examples" not in shown
     assert "120.5" in shown
+    assert '"work_order": 404' in shown
 
 
 def test_text_inside_the_data_cannot_end_the_fence():

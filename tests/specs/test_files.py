@@ -92,3 +92,16 @@ def test_a_text_with_a_line_break_of_unicode_stays_in_its_record(tmp_path: Path)
     assert read_lines(path) == records
     path.write_text('{"text": "one\u2028two"}\n', encoding="utf-8")
     assert read_lines(path) == [{"text": "one\u2028two"}]
+
+
+def test_a_line_that_is_no_json_is_named_and_a_file_that_is_not_there_has_no_records(tmp_path: Path):
+    path = tmp_path / "lines.jsonl"
+    path.write_bytes(b'{"a": 1}\n\n{"a": \n')
+    with pytest.raises(ValueError, match=r"^lines\.jsonl:3: "):
+        read_lines(path)
+    path.write_bytes(b"[" * 200_000)
+    with pytest.raises(ValueError, match=r"^lines\.jsonl:1: "):
+        read_lines(path)
+    assert read_lines(tmp_path / "none.jsonl", missing_ok=True) == []
+    with pytest.raises(FileNotFoundError):
+        read_lines(tmp_path / "none.jsonl")

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator
 
 from tasks.data import name_words as words
+from tasks.data import number_words
 from tasks.data.personal_names import names, told_names
 from tasks.data.personal_numbers import Found, is_other, numbers
 
@@ -32,9 +33,8 @@ _PHONE = re.compile(
     r"电话|手机|座机|联系方式|热线|传真|\b(?:tele)?phone|\bmobile|\bcell\b|\bfax|\bwhatsapp|\bhotline", re.IGNORECASE
 )
 _OTHER_NUMBER = re.compile(
-    r"\b(?:parts?|p/?n|serial|s/?n|model|order|ref(?:erence)?|drawing|item|sku|batch|lot|param(?:eter)?|alarm|error|fault|"
-    r"code|version|program|count(?:er)?|pulses?|offset|reading|value|speed)\b|料号|件号|物料|编号|序列|序号|机号|型号|图号|订单|工单|"
-    r"批号|单号|参数|报警|代码|编码|版本|程序|条码|货号|读数|脉冲|转速|电流|电压",
+    rf"\b(?:{number_words.IDENTIFIERS_ANYWHERE}|{number_words.MEASURES_ANYWHERE})\b"
+    rf"|{number_words.CHINESE_IDENTIFIERS_ANYWHERE}|{number_words.CHINESE_MEASURES_ANYWHERE}",
     re.IGNORECASE,
 )
 _ACCOUNT = re.compile(r"(?P<wechat>微信|企微|wechat|weixin)|(?P<qq>(?<![A-Za-z])QQ(?![A-Za-z]))", re.IGNORECASE)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from specs.privacy import PersonalKind
+from tasks.data import number_words as words
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +26,8 @@ class Found:
 
 
 _IDENTIFIER_BEFORE = re.compile(
-    r"(?:\b(?:part|parts|p/?n|serial|ser|s/?n|model|type|order|work\s?order|wo|ref(?:erence)?|drawing|dwg|item|stock|sku|"
-    r"material|asset|batch|lot|param(?:eter)?|alarm|error|fault|code|version|program|prog|article|art|catalog(?:ue)?|"
-    r"cat|device|machine|unit|barcode)(?:\s*(?:no|number|num|nr|code|id))?"
-    r"|(?:料号|件号|物料|编号|序列|序号|机号|型号|图号|订单|工单|批号|批次|单号|参数|报警|代码|编码|版本|程序|设备号|资产|条码|备件|零件|货号|规格)"
+    rf"(?:\b(?:{words.IDENTIFIERS_ANYWHERE}|{words.IDENTIFIERS_IN_FRONT})(?:\s*(?:no|number|num|nr|code|id))?"
+    rf"|(?:{words.CHINESE_IDENTIFIERS_ANYWHERE}|{words.CHINESE_IDENTIFIERS_IN_FRONT})"
     r"(?:号码|编号|编码|号)?)(?:\s*(?:is|was|=|为|是))?[\s.:：#＃（(]*$",
     re.IGNORECASE,
 )
@@ -99,8 +98,8 @@ _UNIT_AFTER = re.compile(
     r"|[件脉毫微米秒度元]|次(?!日)|小时|分钟|赫兹|伏特?|安培|千[瓦伏克帕])"
 )
 _MEASURE_BEFORE = re.compile(
-    r"(?:\b(?:count(?:er)?|pulses?|offset|preset|reading|value|range|life|speeds?|rpm|resolution|encoder|fuse|ratio|set(?:\s?to)?)"
-    r"|读数|计数器?|脉冲数?|转速|电流|电压|压力|产量|里程|总数|数量|设定值|分辨率|量程)(?:\s*(?:is|was|=|为|是|到))?[\s:：=（(]*$",
+    rf"(?:\b(?:{words.MEASURES_ANYWHERE}|{words.MEASURES_IN_FRONT})"
+    rf"|{words.CHINESE_MEASURES_ANYWHERE}|{words.CHINESE_MEASURES_IN_FRONT})(?:\s*(?:is|was|=|为|是|到))?[\s:：=（(]*$",
     re.IGNORECASE,
 )
 

@@ -2,8 +2,9 @@
 
 Work is counted in a few units (operations, micro batches, rows, ...); its seconds are the sum of each unit's count
 times its rate. Rates begin as rules of thumb, each right within a factor, and every piece of work that was timed moves
-them as far as it speaks for them: the most probable rates under log-normal errors (Gauss-Newton on their logarithms).
-The same arithmetic says how far off a prediction may be.
+them as far as it speaks for them: the most probable rates under log-normal errors. They are found by Newton's method
+with a line search (Nocedal and Wright, Numerical Optimization, chapter 3): every move makes the rates more probable, so
+that it settles whatever was timed. The same arithmetic says how far off a prediction may be.
 """
 
 from __future__ import annotations
@@ -32,7 +33,11 @@ UNKNOWN_LOAD = 0.5
 """Added to the spread of a time on a busy machine whose processor time was not measured."""
 CLEANED_LOAD = 0.15
 """Added where it was: busy neighbours take caches too."""
-_ROUNDS, _UNDAMPED, _LONGEST_MOVE = 90, 30, 1.0
+_ROUNDS = 100
+_SETTLED = 1e-16
+"""The search ends where a further move would change the logarithm of the probability by less."""
+_ENOUGH, _SHORTEST = 1e-4, 2.0**-40
+"""What a move must gain of what its slope promises (Armijo's rule), and the least part of it that is tried."""
 
 
 @dataclass(frozen=True)
@@ -66,35 +71,76 @@ def predict(
     if not any(work.get(name, 0) > 0 for name in names):
         return None
     prior = np.log([thumb[name] for name in names])
-    counts = np.array([[max(0.0, t.work.get(name, 0.0)) for name in names] for t in timed]).reshape(-1, len(names))
-    used = counts.sum(axis=1) > 0
-    counts = counts[used]
-    seconds = np.log([max(1e-9, t.seconds) for t in timed])[used] if timed else np.zeros(0)
-    weights = np.array([1 / t.spread**2 for t in timed])[used] if timed else np.zeros(0)
-    rates, precision = prior.copy(), np.eye(len(names)) / PRIOR_SPREAD**2
-    for number in range(_ROUNDS):
-        slopes, said = _slopes(counts, rates)
-        precision = np.eye(len(names)) / PRIOR_SPREAD**2 + slopes.T @ (weights[:, None] * slopes)
-        pull = slopes.T @ (weights * (seconds - said)) - (rates - prior) / PRIOR_SPREAD**2
-        move = np.linalg.solve(precision, pull)
-        longest = float(np.abs(move).max())
-        damping = 1.0 if number < _UNDAMPED else 0.5  # full moves can go to and fro around the answer
-        rates = rates + damping * move * min(1.0, _LONGEST_MOVE / longest if longest else 1.0)
-        if longest < 1e-9:
-            break
-    slopes, said = _slopes(np.array([[max(0.0, work.get(name, 0.0)) for name in names]]), rates)
+    used = [piece for piece in timed if any(count > 0 for count in piece.work.values())]
+    rates, precision = most_probable(
+        np.array([_logarithms(piece.work, names) for piece in used]).reshape(-1, len(names)),
+        np.log([max(1e-9, piece.seconds) for piece in used]),
+        np.array([piece.spread**-2.0 for piece in used]),
+        prior,
+    )
+    slopes, said = _slopes(np.array([_logarithms(work, names)]), rates)
     variance = float((slopes @ np.linalg.solve(precision, slopes.T))[0, 0]) + spread**2
     expected, factor = math.exp(float(said[0])), math.exp(WITHIN * math.sqrt(variance))
     return Estimate(expected, expected / factor, expected * factor)
 
 
-def _slopes(counts: Numbers, rates: Numbers) -> tuple[Numbers, Numbers]:
-    """(share of each unit in each piece of work, logarithm of its seconds) under these rates."""
+def _logarithms(work: Mapping[str, float], names: Sequence[str]) -> list[float]:
+    """Of the count of each unit; minus infinity for none."""
+    return [math.log(count) if (count := work.get(name, 0.0)) > 0 else -math.inf for name in names]
+
+
+def most_probable(counts: Numbers, seconds: Numbers, weights: Numbers, prior: Numbers) -> tuple[Numbers, Numbers]:
+    """(logarithms of the rates, their precision) from rates of thumb and what was timed.
+
+    `counts` (pieces, units), `seconds` (pieces) and `prior` (units) are logarithms, `weights` (pieces) one over the
+    square of a piece's spread. A move goes by the exact second derivatives where these are positive definite, else by
+    Gauss and Newton's, which always are; it is halved until it gains enough.
+    """
     import numpy as np
 
-    parts = counts * np.exp(rates)
-    whole = parts.sum(axis=1)
-    return parts / whole[:, None], np.log(whole)
+    def cost(rates: Numbers) -> float:
+        """Minus the logarithm of the probability."""
+        missed = _slopes(counts, rates)[1] - seconds
+        return 0.5 * float(weights @ missed**2) + 0.5 * float(np.sum((rates - prior) ** 2)) / PRIOR_SPREAD**2
+
+    rates, own = prior.copy(), np.eye(len(prior)) / PRIOR_SPREAD**2
+    for _ in range(_ROUNDS):
+        slopes, said = _slopes(counts, rates)
+        missed = weights * (said - seconds)
+        precision = own + slopes.T @ (weights[:, None] * slopes)
+        pull = -slopes.T @ missed - own @ (rates - prior)
+        curved = precision + np.diag(missed @ slopes) - slopes.T @ (missed[:, None] * slopes)
+        move = np.linalg.solve(curved if _is_positive(curved) else precision, pull)
+        promised, part, before = float(pull @ move), 1.0, cost(rates)
+        while part > _SHORTEST and cost(rates + part * move) > before - _ENOUGH * part * promised:
+            part /= 2
+        if promised < _SETTLED or part <= _SHORTEST:  # the last: as far as numbers of this size can tell
+            break
+        rates = rates + part * move
+    slopes, _ = _slopes(counts, rates)
+    return rates, own + slopes.T @ (weights[:, None] * slopes)
+
+
+def _is_positive(matrix: Numbers) -> bool:
+    """Whether a symmetric matrix is positive definite."""
+    import numpy as np
+
+    try:
+        np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return False
+    return True
+
+
+def _slopes(counts: Numbers, rates: Numbers) -> tuple[Numbers, Numbers]:
+    """(share of each unit in each piece of work, logarithm of its seconds) under these rates, all in logarithms."""
+    import numpy as np
+
+    parts = counts + rates
+    largest = parts.max(axis=1, initial=-np.inf)[:, None]  # taken out of the sum, which then cannot overflow
+    shares = np.exp(parts - largest)
+    whole = shares.sum(axis=1)
+    return shares / whole[:, None], np.log(whole) + largest[:, 0]
 
 
 # -- how long work would have taken on an idle machine

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agents.blocks import to_markdown
-from agents.rates import Timed, idle_seconds, predict
+from agents.rates import PRIOR_SPREAD, Timed, idle_seconds, most_probable, predict
 from agents.stage_report import expected_rows, expected_table, stage_document
 from agents.task_sheet import sheet_of
 from agents.times import setting_of
@@ -81,6 +82,44 @@ def test_light_and_heavy_steps_together_tell_the_pass_from_its_tokens():
     found = predict(asked, timed, THUMB)
     assert found is not None
     assert found.seconds == pytest.approx(sum(n * true[k] for k, n in asked.items()), rel=0.1)
+
+
+pieces = st.lists(
+    st.tuples(works, st.floats(1e-6, 1e9), st.floats(0.03, 2.0)).map(lambda one: Timed(*one)), min_size=1, max_size=8
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(timed=pieces, seed=st.integers(0, 2**32 - 1))
+def test_whatever_was_timed_the_search_for_rates_ends_at_the_most_probable_ones(timed, seed):
+    names = ["micro_batches", "operations"]
+    counts = np.log([[t.work[name] for name in names] for t in timed])
+    seconds, weights = np.log([t.seconds for t in timed]), np.array([t.spread**-2.0 for t in timed])
+    prior = np.log([THUMB[name] for name in names])
+
+    def cost(rates):
+        missed = np.logaddexp(*(counts + rates).T) - seconds
+        return 0.5 * (weights @ missed**2) + 0.5 * np.sum((rates - prior) ** 2) / PRIOR_SPREAD**2
+
+    rates, _ = most_probable(counts, seconds, weights, prior)
+    found = cost(rates)
+    assert found <= cost(prior)
+    random = np.random.default_rng(seed)
+    for size in (1e-4, 1e-2):
+        for move in random.normal(0, size, (40, 2)):
+            assert cost(rates + move) >= found * (1 - 1e-9) - 1e-9
+
+
+@settings(max_examples=40, deadline=None)
+@given(timed=pieces, work=works, order=st.randoms(use_true_random=False))
+def test_the_order_of_what_was_timed_changes_no_prediction(timed, work, order):
+    other = list(timed)
+    order.shuffle(other)
+    one, two = predict(work, timed, THUMB), predict(work, other, THUMB)
+    assert one is not None
+    assert two is not None
+    assert one == predict(work, timed, THUMB)
+    assert one.seconds == pytest.approx(two.seconds, rel=1e-5)
 
 
 def test_no_work_has_no_time():

@@ -113,6 +113,7 @@ def notes(answer: Answer, language: Language) -> list[str]:
     if found.indivisible_ranks:
         ranks = ", ".join(map(str, found.indivisible_ranks))
         lines.append(text(language, "indivisible", ranks=ranks, batch=found.effective_batch))
+    lines += [text(language, f"left_out.{one.reason}", **one.values) for one in found.left_out]
     given = answer.given
     if given is not None:
         lines += [text(language, note) for note in given.notes if answer.unused is None or note == "changed_records"]
@@ -145,6 +146,10 @@ def _of_the_best(answer: Answer, language: Language) -> Iterator[str]:
         if times is not None and times.buckets_without_time and best.seconds.source != "predicted":
             yield text(language, "buckets_without_time", count=times.buckets_without_time)
         yield text(language, "assumed", link=link, **rates)
+        if best.configuration.offload != "none":
+            host = best.seconds.parts.get("host", 0.0)
+            share = f"{host / best.seconds.expected:.0%}"
+            yield text(language, "offload_time", seconds=f"{host:.3g}", share=share)
     if best.configuration.divides_layers:
         yield text(language, "not_run")
     if best.seconds is not None and best.duration is None:

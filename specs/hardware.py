@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from specs.base import Strict
+from specs.card_names import DRIVER, begins, key, spellings, squeezed
 from specs.errors import InputError, ModelError
 
 Confidence = Literal["high", "medium", "low"]
@@ -115,34 +116,33 @@ def models() -> tuple[ModelArchitecture, ...]:
     return tuple(ModelArchitecture.model_validate(row) for row in _read("model_configs.json"))
 
 
-_NOISE = re.compile(r"\b(nvidia|geforce|amd|intel|tesla|gpu)\b")
-
-
-def _key(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", _NOISE.sub("", name.lower()))
-
-
 def find_gpu(name: str) -> Gpu:
-    """The accelerator of that name; vendor words, case and punctuation do not matter.
+    """The accelerator of that name, however it is spelt (`card_names.py`).
 
     A short name (`A100`) that fits several finds the one with the least memory. Raises `InputError` with the
     nearest names when nothing fits.
     """
-    wanted = _key(name)
-    found = [g for g in gpus() if _key(g.name) == wanted]
+    wanted = key(DRIVER.get(" ".join(name.lower().split()).removeprefix("nvidia "), name))
+    found = [g for g in gpus() if key(g.name) == wanted or squeezed(g.name) == squeezed(name)]
     if not found:
-        found = [g for g in gpus() if re.fullmatch(re.escape(wanted) + r"\d+gb", _key(g.name))]
-    if not found and wanted:
-        found = [g for g in gpus() if _key(g.name).startswith(wanted)]
+        found = [g for g in gpus() if wanted in spellings(g.name, g.vram_gb)]
+    if not found:
+        begun = [g for g in gpus() if any(begins(one, wanted) for one in spellings(g.name, g.vram_gb))]
+        found = [g for g in begun if not g.laptop or "laptop" in wanted]
     if found:
         return min(found, key=lambda g: (g.usable_bytes, g.name))
-    names = {_key(g.name): g.name for g in gpus()}
-    close = [names[k] for k in get_close_matches(wanted, names, n=3, cutoff=0.4)]
-    near = f"; near it: {', '.join(close)}" if close else ""
+    near = ", ".join(_near(wanted))
     raise InputError(
-        f"no accelerator named {name!r} in the catalog{near}",
-        "take a name of the catalog; for a card that it lacks say its memory: --memory-gb, or memory_gb in hardware",
+        f"no accelerator named {name!r} in the catalog" + (f"; near it: {near}" if near else ""),
+        "take a name of the catalog, without a number of cards; for a card that it lacks say its memory: --memory-gb "
+        "of `gatewright plan`, or memory_gb in hardware",
     )
+
+
+def _near(wanted: str) -> list[str]:
+    names = {one: g.name for g in gpus() for one in spellings(g.name, g.vram_gb)}
+    close = get_close_matches(wanted, names, n=12, cutoff=0.5)
+    return list(dict.fromkeys(names[one] for one in close))[:3]
 
 
 def find_model(name: str) -> ModelArchitecture:

@@ -3,88 +3,65 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING
 
-import typer
-
+from flows.cli import advice_options as given
 from flows.cli.app import app
 from flows.cli.language import asked, of_project
 from flows.cli.options import AsJson
 from flows.cli.output import emit, guarded, say, show, tell
+from flows.cli.values import refuse_empty, refuse_endless, refuse_odd
 from specs.base import Language
 from specs.errors import EXIT_DONE, InputError
 
 if TYPE_CHECKING:
-    from flows.advising import Answer
+    from flows.advising import Answer, Asked
     from tasks.advising.costs import Prices
 
-Texts = Optional[list[str]]  # noqa: UP045  typer reads this at run time
 SHOWN, NEAREST = 12, 3
 
 
 @app.command()
 @guarded
 def advise(
-    project: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Argument(metavar="PROJECT", help="Folder with project.yaml; not needed with --recipes."),
-    ] = None,
-    model: Annotated[str | None, typer.Option("--model", help="Another model than the advice would take.")] = None,
-    gpu: Annotated[Texts, typer.Option("--gpu", help="Look at this card only; several times for several.")] = None,
-    most: Annotated[int, typer.Option("--max-cards", min=1, max=8, help="Cards of one machine at most.")] = 8,
-    samples: Annotated[int | None, typer.Option("--samples", min=1, help="Training samples, before any data.")] = None,
-    length: Annotated[
-        int | None, typer.Option("--length", min=8, help="Longest sample in tokens; default: of the data, else 2048.")
-    ] = None,
-    epochs: Annotated[int, typer.Option("--epochs", min=1, help="Passes over the samples.")] = 1,
-    effective_batch: Annotated[int, typer.Option("--effective-batch", min=1, help="Samples per optimizer step.")] = 8,
-    rent: Annotated[Texts, typer.Option("--rent", metavar="NAME=PRICE", help="Of a rented card for an hour.")] = None,
-    buy: Annotated[
-        Texts, typer.Option("--buy", metavar="NAME=PRICE", help="Of a card to buy, with its part of a machine.")
-    ] = None,
-    host: Annotated[
-        Texts, typer.Option("--host", metavar="NAME=PRICE", help="Of a hosted card for a month, power included.")
-    ] = None,
-    kwh: Annotated[float | None, typer.Option("--kwh", min=0, help="Price of one kilowatt-hour.")] = None,
-    runs: Annotated[int, typer.Option("--runs", min=1, help="Trainings that are planned, rework included.")] = 1,
-    months: Annotated[float, typer.Option("--months", help="Over which they are spread.")] = 12.0,
-    local_data: Annotated[
-        bool, typer.Option("--local-data/--data-may-leave", help="Whether the data must stay in the house.")
-    ] = False,
-    setup_hours: Annotated[float, typer.Option("--setup-hours", min=0, help="To set up a rented machine.")] = 1.0,
-    upload_mb_s: Annotated[float, typer.Option("--upload-mb-s", help="To a rented machine, in MB/s.")] = 10.0,
-    sheet: Annotated[
-        Optional[list[Path]],  # noqa: UP045
-        typer.Option("--sheet", metavar="FILE", help="Write the purchase sheet as .md or .html; may be repeated."),
-    ] = None,
-    recipes: Annotated[
-        bool, typer.Option("--recipes", help="Recipes for the cards of --gpu, else 6 to 32 GB.")
-    ] = False,
-    everything: Annotated[bool, typer.Option("--all", help="Show every card that fits.")] = False,
-    lang: Annotated[str | None, typer.Option("--lang", help="en or zh; default: that of the project.")] = None,
+    project: given.Project = None,
+    model: given.Model = None,
+    gpu: given.Cards = None,
+    most: given.MostCards = 8,
+    samples: given.Samples = None,
+    length: given.Length = None,
+    epochs: given.Epochs = 1,
+    effective_batch: given.EffectiveBatch = 8,
+    rent: given.Rent = None,
+    buy: given.Buy = None,
+    host: given.Host = None,
+    kwh: given.Kwh = None,
+    runs: given.Runs = 1,
+    months: given.Months = 12.0,
+    local_data: given.LocalData = False,
+    setup_hours: given.SetupHours = 1.0,
+    upload_mb_s: given.UploadMbS = 10.0,
+    sheet: given.Sheets = None,
+    recipes: given.Recipes = False,
+    everything: given.Everything = False,
+    lang: given.Lang = None,
     as_json: AsJson = False,
 ) -> int:
     """Say which route, model and card, and whether to rent, own or host; prices are yours, none is built in."""
-    from flows.advising import Asked, answer
-    from flows.cli.progress import for_terminal
-    from specs.loading import load_project
+    from flows.advising import Asked
     from tasks.advising.costs import Use
-    from tasks.advising.texts import text
 
-    given = asked(lang)
-    power = {} if kwh is None else {"--kwh": kwh}
+    language = asked(lang)
+    refuse_empty({"--model": model, "--gpu": gpu})
     if recipes and (project is not None or sheet):
         raise InputError("--recipes are of cards, of no project", "leave PROJECT and --sheet out, or --recipes")
     if recipes:
-        return _recipes(gpu or [], given or of_project(), as_json)
+        return _recipes(gpu or [], language or of_project(), as_json)
     if project is None:
         raise InputError("no project is named", "gatewright advise PROJECT, or gatewright advise --recipes")
-    _refuse_odd(above={"--months": months, "--upload-mb-s": upload_mb_s}, finite={"--setup-hours": setup_hours} | power)
-    for path in sheet or []:
-        if path.suffix.lower() not in (".md", ".html"):
-            raise InputError(f"--sheet {path} is neither a .md nor a .html", "end the file's name in one of them")
-    loaded = load_project(project)
-    use = Use(runs=runs, months=months, must_stay_local=local_data, setup_hours=setup_hours, upload_mb_s=upload_mb_s)
+    refuse_odd({"--months": months, "--upload-mb-s": upload_mb_s})
+    refuse_endless({"--setup-hours": setup_hours, "--kwh": kwh})
+    _refuse_sheets(sheet or [])
     wishes = Asked(
         model=model,
         cards=tuple(gpu or ()),
@@ -94,29 +71,41 @@ def advise(
         epochs=epochs,
         effective_batch=effective_batch,
         prices=prices_of(rent or [], buy or [], host or [], kwh),
-        use=use,
+        use=Use(runs=runs, months=months, must_stay_local=local_data, setup_hours=setup_hours, upload_mb_s=upload_mb_s),
     )
-    with for_terminal() as progress:
-        found = answer(loaded, wishes, progress)
-    language = given or loaded.spec.language
-    written = _write_sheets(found, sheet or [], language)
-    if as_json:
-        emit({**found.document.model_dump(mode="json"), "written": written})
-        return EXIT_DONE
-    _say(found, project, language, everything)
-    for file in written:
-        say(text(language, "written", path=file))
+    _answer(project, wishes, sheet or [], language, as_json, everything)
     return EXIT_DONE
 
 
-def _refuse_odd(above: dict[str, float], finite: dict[str, float]) -> None:
-    """Numbers that nothing can be computed with."""
-    for name, value in above.items():
-        if not 0 < value < float("inf"):
-            raise InputError(f"{name} is a number above 0, not {value:g}", "leave it out for the default")
-    for name, value in finite.items():
-        if not 0 <= value < float("inf"):
-            raise InputError(f"{name} is a number, 0 or more, not {value:g}", "leave it out")
+def _answer(
+    project: Path, wishes: Asked, sheets: list[Path], language: Language | None, as_json: bool, everything: bool
+) -> None:
+    """Ask, write the sheets, and say it all."""
+    from flows.advising import answer
+    from flows.cli.progress import for_terminal
+    from specs.loading import load_project
+    from tasks.advising.texts import text
+
+    loaded = load_project(project)
+    with for_terminal() as progress:
+        found = answer(loaded, wishes, progress)
+    spoken = language or loaded.spec.language
+    written = _write_sheets(found, sheets, spoken)
+    if as_json:
+        emit({**found.document.model_dump(mode="json"), "written": written})
+        return
+    _say(found, project, spoken, everything)
+    for file in written:
+        say(text(spoken, "written", path=file))
+
+
+def _refuse_sheets(paths: list[Path]) -> None:
+    """Names of sheets that nothing can be written to; said before the search, which takes a while."""
+    for path in paths:
+        if path.suffix.lower() not in (".md", ".html"):
+            raise InputError(f"--sheet {path} is neither a .md nor a .html", "end the file's name in one of them")
+        if not path.absolute().parent.is_dir():
+            raise InputError(f"--sheet {path}: there is no folder {path.absolute().parent}", "make it, or name another")
 
 
 def prices_of(rent: list[str], buy: list[str], host: list[str], kwh: float | None) -> dict[str, Prices]:
@@ -130,8 +119,8 @@ def prices_of(rent: list[str], buy: list[str], host: list[str], kwh: float | Non
         "card_price": ("--buy", buy),
         "host_per_card_month": ("--host", host),
     }
-    for field, (option, given) in options.items():
-        for text in given:
+    for field, (option, texts) in options.items():
+        for text in texts:
             name, sign, price = text.rpartition("=")
             try:
                 value = float(price)

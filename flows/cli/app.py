@@ -45,6 +45,7 @@ def _root(
 
 GROUPS = (
     "planning",
+    "estimating",
     "plans",
     "advising",
     "trials",

@@ -1,4 +1,4 @@
-"""Commands before a run: init, check, schema, decompose, estimate."""
+"""Commands before a run: init, check, schema, decompose."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from flows.cli.app import app
 from flows.cli.options import AsJson, ProjectArgument
 from flows.cli.output import emit, guarded, say, show, tell
-from specs.errors import EXIT_DONE, InputError, SpecError
+from specs.errors import EXIT_DONE, SpecError
 
 
 @app.command()
@@ -167,123 +167,3 @@ def decompose(
     for note in drafted.notes:
         tell(f"note: {note}")
     return EXIT_DONE
-
-
-@app.command()
-@guarded
-def estimate(
-    model: Annotated[str, typer.Option("--model", help="A name of the catalog, a folder, or a config.json.")],
-    method: Annotated[str, typer.Option("--method", help="full, lora, qlora, dora or inference.")] = "lora",
-    lora_rank: Annotated[int, typer.Option("--lora-rank", help="Rank of the adapters.")] = 16,
-    lora_targets: Annotated[
-        str, typer.Option("--lora-targets", help="all-linear, or names with commas.")
-    ] = "all-linear",
-    weights: Annotated[
-        str | None, typer.Option("--weights", help="fp32, bf16, fp16, nf4 or nf4-dq; by method when left out.")
-    ] = None,
-    compute: Annotated[str | None, typer.Option("--compute", help="bf16, amp-bf16, amp-fp16 or fp32.")] = None,
-    optimizer: Annotated[
-        str, typer.Option("--optimizer", help="adamw, adamw_fused, adamw_8bit, paged_adamw_8bit, adafactor or sgd.")
-    ] = "adamw",
-    micro_batch: Annotated[int, typer.Option("--micro-batch", "--batch", help="Samples at a time.")] = 1,
-    seq_len: Annotated[
-        int, typer.Option("--seq-len", help="Tokens per sample; for inference prompt and answer together.")
-    ] = 1024,
-    activation_checkpointing: Annotated[
-        bool, typer.Option("--activation-checkpointing", help="Recompute activations in the backward pass.")
-    ] = False,
-    packing: Annotated[
-        bool, typer.Option("--packing", help="Samples share rows of --seq-len tokens and do not see each other.")
-    ] = False,
-    attention: Annotated[str, typer.Option("--attention", help="flash, sdpa or eager.")] = "sdpa",
-    loss_path: Annotated[
-        str,
-        typer.Option(
-            "--loss-path",
-            help="Software: current, hf-2024, fused, fused-2025, chunked, chunked-current.",
-        ),
-    ] = "current",
-    gpus: Annotated[int, typer.Option("--gpus", help="GPUs that share the work.")] = 1,
-    nodes: Annotated[int, typer.Option("--nodes", help="Machines that these GPUs are in, evenly.")] = 1,
-    sharding: Annotated[str, typer.Option("--sharding", help="none, ddp, zero1, zero2, zero3 or fsdp.")] = "none",
-    offload: Annotated[str, typer.Option("--offload", help="none, optimizer or all, to host memory.")] = "none",
-    kbit_prepare: Annotated[
-        str, typer.Option("--kbit-prepare", help="yes or no: what stays unpacked beside 4-bit weights goes to fp32.")
-    ] = "yes",
-    kv_dtype: Annotated[
-        str | None, typer.Option("--kv-dtype", help="Of the cache in inference: fp32, bf16, fp16, fp8, int8 or int4.")
-    ] = None,
-    gpu: Annotated[Optional[str], typer.Option("--gpu", help="A card of the catalog, to see whether it fits.")] = None,  # noqa: UP045
-    host_memory_gb: Annotated[
-        float | None, typer.Option("--host-memory-gb", help="Host memory there is, in GiB; with --gpu.")
-    ] = None,
-    disk_gb: Annotated[float | None, typer.Option("--disk-gb", help="Free disk there is, in GiB; with --gpu.")] = None,
-    as_json: AsJson = False,
-) -> int:
-    """One memory account: the predicted peak of one training or inference configuration, by phase and by resident."""
-    from tasks.memory.architecture import architecture_of
-    from tasks.memory.asked import settings_of
-    from tasks.memory.devices import named
-    from tasks.memory.estimate import estimate as estimate_account
-
-    if kbit_prepare not in ("yes", "no"):
-        raise InputError(f"--kbit-prepare is yes or no, not {kbit_prepare}", "yes is what PEFT's preparation does")
-    options: dict[str, Any] = {
-        "method": method,
-        "rank": lora_rank,
-        "targets": lora_targets if lora_targets == "all-linear" else lora_targets.split(","),
-        "weights": weights,
-        "compute": compute,
-        "optimizer": optimizer,
-        "micro_batch": micro_batch,
-        "seq_len": seq_len,
-        "activation_checkpointing": activation_checkpointing,
-        "packed": packing,
-        "attention": attention,
-        "loss_path": loss_path,
-        "gpus": gpus,
-        "nodes": nodes,
-        "sharding": sharding,
-        "offload": offload,
-        "kbit_prepare": kbit_prepare == "yes",
-        "kv_dtype": kv_dtype,
-    }
-    device = named(gpu, gpus) if gpu is not None else None
-    if device:
-        device = device.with_host(host_memory_gb, disk_gb)
-    account = estimate_account(settings_of(architecture_of(model), options), device)
-    if as_json:
-        emit(account.model_dump(mode="json"))
-    else:
-        show(_account_table(account))
-        for line in _verdict(account):
-            say(line)
-    return EXIT_DONE
-
-
-def _verdict(account: Any) -> list[str]:
-    """Whether it fits, what it takes beside the GPU, and what was assumed."""
-    found = account.fits
-    lines = [f"note: {note}" for note in account.notes]
-    if found is None:
-        return lines
-    word = "fits" if found.fits else "does not fit"
-    lines.append(f"{word} {found.device}: {found.share:.0%} of {found.usable_bytes / 2**30:.1f} GiB that can be used")
-    return [*lines, *(f"  {reason}" for reason in found.reasons)]
-
-
-def _account_table(account: Any) -> Any:
-    from rich.table import Table
-
-    table = Table(title=f"predicted peak ({account.method})", title_justify="left")
-    table.add_column("")
-    table.add_column("GiB", justify="right")
-    table.add_row("peak allocated", f"{account.peak_allocated_bytes / 2**30:.2f}", style="bold")
-    table.add_row("peak reserved", f"{account.peak_reserved_bytes / 2**30:.2f}")
-    for name, size in account.phases.items():
-        table.add_row(f"phase {name}", f"{size / 2**30:.2f}")
-    for name, size in account.residents.items():
-        table.add_row(f"at the peak: {name}", f"{size / 2**30:.2f}")
-    table.add_row("host memory", f"{account.host_peak_bytes / 2**30:.2f}")
-    table.add_row("disk", f"{account.disk_bytes / 2**30:.2f}")
-    return table

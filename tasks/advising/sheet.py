@@ -13,7 +13,9 @@ from specs.bilingual import Texts
 from specs.hardware import Gpu, find_gpu
 from tasks.advising.cards import Row
 from tasks.advising.costs import kilowatts
-from tasks.planning.machine import machine_named
+from tasks.memory.account import Account, Fits
+from tasks.planning.machine import Machine, machine_named
+from tasks.planning.plans import Plan
 from tasks.planning.texts import placed, short
 
 GB = 1e9
@@ -110,74 +112,72 @@ def sections(project: str, model: str, row: Row, versions: Mapping[str, str], la
     """The sheet of one row of the survey. Raises `ValueError` for one without a plan."""
     if row.plan is None or row.plan.account is None or row.plan.account.fits is None:
         raise ValueError("a purchase sheet needs a plan that fits")
-    card, account, fits = find_gpu(row.gpu), row.plan.account, row.plan.account.fits
-    machine = machine_named(row.gpu, row.cards)
-    t = partial(_t, language)
-    unknown = t("unknown")
-
-    def rate(value: float | None, unit: str) -> str:
-        return unknown if value is None else f"{value:g} {unit}"
-
-    hours = t("hours", low=row.hours.low, high=row.hours.high) if row.hours else unknown
-    between = t("one_card") if row.cards == 1 else f"{card.interconnect or unknown}, {rate(machine.link_gb_s, 'GB/s')}"
-    power = kilowatts(card.tdp_w, row.cards)
-    heat = [(t("laptop"), "")] if row.laptop else []
+    t, card, machine = partial(_t, language), find_gpu(row.gpu), machine_named(row.gpu, row.cards)
+    hours = t("hours", low=row.hours.low, high=row.hours.high) if row.hours else t("unknown")
+    purpose = [
+        (t("project"), project),
+        (t("model"), model),
+        (t("training"), short(row.plan, language)),
+        (t("placement"), placed(row.plan, language)),
+        (t("time"), hours),
+    ]
     return [
-        Section(
-            t("purpose"),
-            [
-                (t("project"), project),
-                (t("model"), model),
-                (t("training"), short(row.plan, language)),
-                (t("placement"), placed(row.plan, language)),
-                (t("time"), hours),
-            ],
-        ),
-        Section(
-            t("capacity"),
-            [
-                (t("cards"), f"{row.cards} x {card.name} ({card.vram_gb:g} GB)"),
-                (t("needed"), f"{fits.needed_bytes / GB:.1f} GB"),
-                (t("usable"), f"{fits.usable_bytes / GB:.1f} GB"),
-                (t("share"), f"{row.plan.utilisation:.0%}"),
-            ],
-        ),
-        Section(
-            t("rates"),
-            [
-                (t("memory_bandwidth"), rate(card.memory_bandwidth_gb_s, "GB/s")),
-                (t("tflops"), rate(card.bf16_dense_tflops, "TFLOPS")),
-                (t("capability"), card.compute_capability or unknown),
-            ],
-        ),
-        Section(t("links"), [(t("between"), between), (t("bus"), card.host_bus or unknown)]),
-        Section(
-            t("host"),
-            [
-                (t("host_memory"), f"{math.ceil(account.host_peak_bytes * ROOM / GB)} GB"),
-                (t("disk"), f"{math.ceil(account.disk_bytes * ROOM / GB)} GB"),
-                (t("disk_rate"), f"{machine.disk_gb_s:g} GB/s"),
-            ],
-        ),
-        Section(
-            t("software"),
-            [
-                (t("driver"), t("driver_value", torch=versions.get("torch") or "?")),
-                *((name, version) for name, version in versions.items() if version),
-            ],
-        ),
-        Section(
-            t("power"),
-            [
-                (t("tdp"), rate(card.tdp_w, "W")),
-                (t("machine"), unknown if power is None else f"{power:.2f} kW"),
-                (t("heat"), unknown if power is None else f"{power:.2f} kW"),
-                *heat,
-            ],
-        ),
+        Section(t("purpose"), purpose),
+        *_hardware(row, row.plan, row.plan.account.fits, card, machine, language),
+        _host(row.plan.account, machine, language),
+        _software(versions, language),
+        _power(row, card, language),
         Section(t("demonstrate"), [("", line) for line in _demands(row, language)]),
         Section(t("source"), [(t("catalog", confidence=_confidence(card, language)), card.source)]),
     ]
+
+
+def _hardware(row: Row, plan: Plan, fits: Fits, card: Gpu, machine: Machine, language: Language) -> list[Section]:
+    """Capacity, rates and interconnect."""
+    t, unknown = partial(_t, language), _t(language, "unknown")
+    link = f"{card.interconnect or unknown}, {_rate(machine.link_gb_s, 'GB/s', language)}"
+    capacity = [
+        (t("cards"), f"{row.cards} x {card.name} ({card.vram_gb:g} GB)"),
+        (t("needed"), f"{fits.needed_bytes / GB:.1f} GB"),
+        (t("usable"), f"{fits.usable_bytes / GB:.1f} GB"),
+        (t("share"), f"{plan.utilisation:.0%}"),
+    ]
+    rates = [
+        (t("memory_bandwidth"), _rate(card.memory_bandwidth_gb_s, "GB/s", language)),
+        (t("tflops"), _rate(card.bf16_dense_tflops, "TFLOPS", language)),
+        (t("capability"), card.compute_capability or unknown),
+    ]
+    links = [(t("between"), t("one_card") if row.cards == 1 else link), (t("bus"), card.host_bus or unknown)]
+    return [Section(t("capacity"), capacity), Section(t("rates"), rates), Section(t("links"), links)]
+
+
+def _rate(value: float | None, unit: str, language: Language) -> str:
+    return _t(language, "unknown") if value is None else f"{value:g} {unit}"
+
+
+def _host(account: Account, machine: Machine, language: Language) -> Section:
+    """Host memory and disk, with room for the system and the data."""
+    t = partial(_t, language)
+    rows = [
+        (t("host_memory"), f"{math.ceil(account.host_peak_bytes * ROOM / GB)} GB"),
+        (t("disk"), f"{math.ceil(account.disk_bytes * ROOM / GB)} GB"),
+        (t("disk_rate"), f"{machine.disk_gb_s:g} GB/s"),
+    ]
+    return Section(t("host"), rows)
+
+
+def _software(versions: Mapping[str, str], language: Language) -> Section:
+    t = partial(_t, language)
+    driver = (t("driver"), t("driver_value", torch=versions.get("torch") or "?"))
+    return Section(t("software"), [driver, *((name, version) for name, version in versions.items() if version)])
+
+
+def _power(row: Row, card: Gpu, language: Language) -> Section:
+    """What a machine draws and has to get rid of; a laptop is asked for the limit that it sets."""
+    t, power = partial(_t, language), kilowatts(card.tdp_w, row.cards)
+    drawn = t("unknown") if power is None else f"{power:.2f} kW"
+    rows = [(t("tdp"), _rate(card.tdp_w, "W", language)), (t("machine"), drawn), (t("heat"), drawn)]
+    return Section(t("power"), [*rows, *([(t("laptop"), "")] if row.laptop else [])])
 
 
 def _confidence(card: Gpu, language: Language) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sys
+import unicodedata
 
 from pydantic import Field
 
@@ -40,6 +42,7 @@ class Machine(Strict):
     disk_gb_s: float = DISK_GB_S
     price_per_card_hour: float | None = None
     flash: bool = Field(True, description="compute capability 8.0 or newer")
+    expandable: bool = Field(True, description="whether the allocator has expandable segments: on Linux it has")
 
     @property
     def cards(self) -> int:
@@ -48,8 +51,12 @@ class Machine(Strict):
 
 
 def parse_cards(text: str) -> tuple[str, int]:
-    """`NAME` or `NAME:N`. Raises `InputError` for a count that is none or too large, and where no card is named."""
-    name, _, count = text.rpartition(":") if ":" in text else (text, "", "1")
+    """`NAME` or `NAME:N`, also `N x NAME`. Raises `InputError` for a count that is none or too large, and where no card
+    is named."""
+    plain = unicodedata.normalize("NFKC", text)
+    before = re.fullmatch(r"\s*(\d+)\s*[x×*]\s*(\S.*)", plain)
+    plain = f"{before[2]}:{before[1]}" if before and ":" not in plain else plain
+    name, _, count = plain.rpartition(":") if ":" in plain else (plain, "", "1")
     name, count, hint = name.strip(), count.strip(), "write a name, or NAME:N such as A100:4"
     if not re.fullmatch(r"[1-9][0-9]*", count):
         raise InputError(f"--gpu {text}: {count!r} is not a number of cards", hint)
@@ -95,6 +102,7 @@ def machine_named(
         node_link_gb_s=node_link_gb_s or NODE_LINK_GB_S,
         price_per_card_hour=price_per_card_hour,
         flash=_flash(known),
+        expandable=not device.here or sys.platform == "linux",
     )
 
 

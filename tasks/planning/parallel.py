@@ -18,7 +18,7 @@ from tasks.memory.account import Account, assemble
 from tasks.memory.family import Family
 from tasks.memory.host import frameworks
 from tasks.planning.machine import Machine
-from tasks.planning.plans import Configuration, Seconds
+from tasks.planning.plans import Configuration, LeftOut, Pipeline, Seconds
 from tasks.planning.timing import LINK
 
 MOST_ON_PCIE = 4
@@ -31,12 +31,47 @@ DIVIDED = ("weights", "gradients", "optimizer_states", "gathered")
 def tensor_degrees(architecture: dict[str, Any], machine: Machine) -> list[int]:
     """Cards that may share a layer: within a machine, dividing heads, key heads and vocabulary; few on PCIe."""
     most = machine.device.count if machine.nvlink else min(machine.device.count, MOST_ON_PCIE)
-    heads = architecture.get("num_attention_heads")
-    asked = (heads, architecture.get("num_key_value_heads") or heads, architecture.get("vocab_size"))
-    sizes = [size for size in asked if isinstance(size, int)]
-    if len(sizes) < len(asked):
+    sizes = divided_sizes(architecture)
+    if sizes is None:
         return []
     return [t for t in range(2, most + 1) if machine.device.count % t == 0 and all(size % t == 0 for size in sizes)]
+
+
+def divided_sizes(architecture: dict[str, Any]) -> tuple[int, int, int] | None:
+    """Heads, key heads and vocabulary, under the names that families of models give them; null where one is not said.
+
+    `multi_query` models (GPT-BigCode, the first Falcon) share one key head among all heads.
+    """
+    heads = architecture.get("num_attention_heads") or architecture.get("n_head")
+    keys = architecture.get("num_key_value_heads") or architecture.get("num_kv_heads")
+    if architecture.get("multi_query") and not architecture.get("new_decoder_architecture"):
+        keys = 1
+    vocabulary = architecture.get("vocab_size")
+    if not isinstance(heads, int) or not isinstance(vocabulary, int):
+        return None
+    return heads, keys if isinstance(keys, int) else heads, vocabulary
+
+
+def pipeline(c: Configuration) -> Pipeline | None:
+    """What the row of stages of a configuration costs; null where it has none."""
+    stages = c.pipeline_stages
+    if stages == 1:
+        return None
+    return Pipeline(bubble=bubble(stages, c.gradient_accumulation), fewest_micro_batches=fewest_micro_batches(stages))
+
+
+def left_out(architecture: dict[str, Any], machine: Machine, effective_batch: int) -> list[LeftOut]:
+    """Why no layer can be divided here, and why no pipeline over all machines can be kept filled: a row of stages for
+    each card of a machine, each with its share of the effective batch."""
+    found, sizes = list[LeftOut](), divided_sizes(architecture)
+    if machine.device.count > 1 and not tensor_degrees(architecture, machine):
+        names = ("heads", "key_heads", "vocabulary")
+        found.append(LeftOut(reason="heads", values=dict(zip(names, sizes or (0, 0, 0), strict=True))))
+    fewest, rows = fewest_micro_batches(machine.nodes), machine.device.count
+    if machine.nodes > 1 and effective_batch // rows < fewest:
+        values = {"stages": machine.nodes, "fewest": fewest, "rows": rows, "needed": fewest * rows}
+        found.append(LeftOut(reason="pipeline_short", values=values))
+    return found
 
 
 def fewest_micro_batches(stages: int) -> int:

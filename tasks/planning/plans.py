@@ -100,6 +100,7 @@ class Step(Strict):
     change: dict[str, str | int | bool]
     needed_bytes: int
     fits: bool = Field(description="false: a part of the way, the next step is needed too")
+    slower: float | None = Field(None, description="how many times as long a step takes after it; null: not known")
 
 
 Rule = Literal["memory", "host", "disk", "hours", "money", "batch", "offloaded-quantized"]
@@ -126,6 +127,13 @@ class Refusal(Strict):
 Bind = Literal["memory", "effective_batch", "longest_sample", "compute", "bandwidth", "link", "host", "launch"]
 
 
+class Pipeline(Strict):
+    """What a row of stages costs: the bubble as a share of the working time, and the micro batches it needs a step."""
+
+    bubble: float
+    fewest_micro_batches: int
+
+
 class Plan(Strict):
     """A candidate with its account, time and price, and what binds it; `refused` where it cannot be had."""
 
@@ -137,6 +145,7 @@ class Plan(Strict):
     seconds: Seconds | None
     duration: Duration | None
     samples_over_length: int = 0
+    pipeline: Pipeline | None = Field(None, description="null: no pipeline")
     binds: list[Bind] = Field(default_factory=list, description="what keeps it from being larger or faster")
     refused: Refusal | None = None
 
@@ -160,6 +169,13 @@ class Limits(Strict):
     free_bytes: int | None = Field(None, description="what other processes leave of a card; null: all of it")
 
 
+class LeftOut(Strict):
+    """A way to divide layers that was looked at and gives no plan."""
+
+    reason: Literal["pipeline_short", "heads"]
+    values: dict[str, int]
+
+
 class PlanSearch(Strict):
     """Feasible plans, the preferred first, and refused ones, the nearest to fitting first."""
 
@@ -172,6 +188,7 @@ class PlanSearch(Strict):
     refused: list[Plan]
     candidates: int
     indivisible_ranks: list[int] = Field(description="numbers of cards that cannot share the effective batch")
+    left_out: list[LeftOut] = Field(default_factory=list, description="of tensor and pipeline parallel, where needed")
 
     @property
     def preferred(self) -> Plan | None:

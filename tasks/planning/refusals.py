@@ -65,6 +65,7 @@ def spilled(state: Search, feasible: Sequence[Plan]) -> list[Plan]:
     return [plan]
 
 
+Change = dict[str, str | int | bool]
 Variants = Callable[[Configuration, Search], Iterator[Configuration]]
 
 
@@ -209,14 +210,16 @@ def _recorded(variants: Variants, c: Configuration, state: Search) -> Iterator[C
 def _without_change(c: Configuration, state: Search) -> list[Step]:
     """Memory that others hold, and memory that the allocator could use better: no setting of the training changes."""
     account, found = state.account(c), list[Step]()
-    needed, usable = _needed(c, state), state.machine.device.usable_bytes
-    if state.limits.free_bytes is not None and state.limits.free_bytes < needed <= usable:
-        held = usable - state.limits.free_bytes
-        found.append(Step(lever="other_processes", change={"free_bytes": held}, needed_bytes=needed, fits=True))
+    if any(lack.rule != "memory" for lack in state.lacks(account)):  # the host and the disk gain nothing by it
+        return found
+    needed, usable, there = _needed(c, state), state.machine.device.usable_bytes, state.usable_bytes
+    if there < needed <= usable:
+        held: Change = {"free_bytes": usable - there}
+        found.append(Step(lever="other_processes", change=held, needed_bytes=needed, fits=True))
     allocated = account.peak_allocated_bytes + account.framework_bytes
-    if allocated <= usable < needed:
-        change: dict[str, str | int | bool] = {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
-        found.append(Step(lever="allocator", change=change, needed_bytes=allocated, fits=True))
+    if allocated <= there < needed:
+        setting: Change = {"allocator": "expandable_segments" if state.machine.expandable else "max_split_size"}
+        found.append(Step(lever="allocator", change=setting, needed_bytes=allocated, fits=True))
     return found
 
 
@@ -252,10 +255,14 @@ def _dividing(c: Configuration, share: int) -> Configuration:
 
 
 def _bigger_card(c: Configuration, state: Search) -> Step | None:
-    """The smallest card of the catalog that has room; null where none has."""
-    needed = _needed(c, state)
+    """The smallest card of the catalog that has room and computes in these types; null where none has, and where the
+    host or its disk is what is too small."""
+    if state.machine.device.kind != "cuda" or any(lack.rule != "memory" for lack in state.lacks(state.account(c))):
+        return None
+    needed, bf16 = _needed(c, state), "bf16" in (c.weights, c.compute.removeprefix("amp-"))
     fitting = [g for g in gpus() if g.usable_bytes >= needed and g.vendor == "NVIDIA" and not g.laptop]
-    if not fitting or state.machine.device.kind != "cuda":
+    fitting = [g for g in fitting if g.bf16_hardware or not bf16]
+    if not fitting:
         return None
     card = min(fitting, key=lambda g: (g.usable_bytes, g.name))
     return Step(lever="cards", change={"gpu": card.name}, needed_bytes=needed, fits=True)
@@ -273,4 +280,6 @@ def _fits(c: Configuration, state: Search) -> bool:
 def _step(lever: Lever, before: Configuration, after: Configuration, state: Search, *, fits: bool) -> Step:
     old, new = before.model_dump(), after.model_dump()
     change = {name: new[name] for name in new if new[name] != old[name]}
-    return Step(lever=lever, change=change, needed_bytes=_needed(after, state), fits=fits)
+    was, now = state.seconds(before), state.seconds(after)
+    slower = round(now.expected / was.expected, 3) if was and now else None
+    return Step(lever=lever, change=change, needed_bytes=_needed(after, state), fits=fits, slower=slower)

@@ -71,7 +71,8 @@ def search(
     """
     state = Search(architecture, machine, workload, limits, families, measured, accounts)
     found = [state.plan(c) for c in _tried(state)]
-    found += _over_layers(state, found)
+    undivided = _to_divide(state, found)
+    found += _over_layers(state, undivided)
     feasible = sorted((p for p in found if p.feasible), key=state.preference)
     refused = sorted((p for p in found if not p.feasible), key=lambda p: (_distance(p), state.preference(p)))
     return PlanSearch(
@@ -84,6 +85,7 @@ def search(
         refused=[*spilled(state, feasible), *(explained(p, state) if explain else p for p in refused)],
         candidates=len(found),
         indivisible_ranks=indivisible(machine, workload, limits),
+        left_out=parallel.left_out(architecture, machine, workload.effective_batch) if undivided else [],
     )
 
 
@@ -100,19 +102,21 @@ def _distance(plan: Plan) -> tuple[bool, int]:
     return (refused is not None and refused.unrecorded is not None, refused.over_bytes if refused else 0)
 
 
-def _over_layers(state: Search, found: Sequence[Plan]) -> list[Plan]:
-    """Pipeline and tensor parallel, for methods that nothing else makes fit; both together where one alone fails."""
-    machine, plans = state.machine, list[Plan]()
-    if machine.cards == 1 or machine.device.kind != "cuda":
+def _to_divide(state: Search, found: Sequence[Plan]) -> list[Configuration]:
+    """The lightest single-card candidates of the methods that nothing else makes fit."""
+    if state.machine.cards == 1 or state.machine.device.kind != "cuda":
         return []
-    recorded = [p for p in found if p.account is not None]
-    fitting = {p.configuration.method for p in recorded if not state.lacks(state.account(p.configuration))}
-    for plan in recorded:
-        c = plan.configuration
-        lightest = c.activation_checkpointing and c.micro_batch <= MOST_DIVIDED
-        if c.method in fitting or c.cards > 1 or c.offload != "none" or not lightest:
-            continue
-        tried = parallel.variants(c, state.architecture, machine, state.workload.effective_batch)
+    recorded = [p.configuration for p in found if p.account is not None]
+    fitting = {c.method for c in recorded if not state.lacks(state.account(c))}
+    alone = [c for c in recorded if c.method not in fitting and c.cards == 1 and c.offload == "none"]
+    return [c for c in alone if c.activation_checkpointing and c.micro_batch <= MOST_DIVIDED]
+
+
+def _over_layers(state: Search, undivided: Sequence[Configuration]) -> list[Plan]:
+    """Pipeline and tensor parallel of these, both together where one alone fails."""
+    plans = list[Plan]()
+    for c in undivided:
+        tried = parallel.variants(c, state.architecture, state.machine, state.workload.effective_batch)
         grids = [state.plan(v) for v in tried]
         either = [p for p in grids if 1 in (p.configuration.tensor_parallel, p.configuration.pipeline_stages)]
         plans += either if any(p.feasible for p in either) else grids

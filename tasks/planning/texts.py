@@ -99,6 +99,24 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "left out: lengths {lengths}, because the model was made for {positions} tokens at most",
         "未列出：长度 {lengths}，因为该模型最多支持 {positions} 词元",
     ),
+    "left_out.heads": (
+        "left out: tensor parallel, because no number of cards divides {heads} heads, {key_heads} key heads and a "
+        "vocabulary of {vocabulary}",
+        "未列出：张量并行，因为没有卡数能同时整除 {heads} 个注意力头、{key_heads} 个键头和大小为 {vocabulary} 的词表",
+    ),
+    "left_out.pipeline_short": (
+        "left out: a pipeline of {stages} stages, which needs at least {fewest} micro batches a step in each of its "
+        "{rows} rows: an effective batch of {needed} or more",
+        "未列出：{stages} 级流水线，其 {rows} 路各需每步至少 {fewest} 个微批：有效批量须不小于 {needed}",
+    ),
+    "pipeline": (
+        "PP {stages} (bubble {bubble}, at least {fewest} micro batches)",
+        "PP {stages}（气泡 {bubble}，至少 {fewest} 个微批）",
+    ),
+    "offload_time": (
+        "offload costs time: {seconds} s of a step go to the host bus and the optimizer on the host ({share} of it)",
+        "卸载的代价：每步有 {seconds} 秒用于主机总线与主机上的优化器（占 {share}）",
+    ),
     "picture": ("picture: {path}", "图：{path}"),
     "bind.memory": ("memory", "显存"),
     "bind.effective_batch": ("effective batch", "有效批量"),
@@ -136,7 +154,9 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "lever.zero": ("shards (ZeRO, FSDP)", "分片（ZeRO、FSDP）"),
     "lever.offload": ("offload to the host", "卸载到主机"),
     "lever.cards": ("more or bigger cards", "更多或更大的卡"),
-    "step_out": ("{lever} ({changes}): {size} GiB", "{lever}（{changes}）：{size} GiB"),
+    "step_out": ("{lever} ({changes}): {size} GiB{time}", "{lever}（{changes}）：{size} GiB{time}"),
+    "step_out.time": (", a step takes {times} times as long", "，每步用时为原来的 {times} 倍"),
+    "step_out.free": ("they hold {size} GiB", "占用 {size} GiB"),
     "refused": ("refused: {plan}; {where}", "不可行：{plan}；{where}"),
     "ways": ("what would make it fit:", "可行的办法："),
     "tight": (
@@ -193,6 +213,9 @@ _TEXTS: dict[str, tuple[str, str]] = {
 
 _SCHEMES = {"ddp": "DDP", "zero1": "ZeRO-1", "zero2": "ZeRO-2", "zero3": "ZeRO-3", "fsdp": "FSDP"}
 
+SLOWER = 1.05
+"""From so many times the time on a way out says what it costs."""
+
 text = Texts(_TEXTS)
 
 
@@ -208,7 +231,10 @@ def short(plan: Plan, language: Language) -> str:
 def placed(plan: Plan, language: Language) -> str:
     """Where a plan runs."""
     c = plan.configuration
-    more = [f"TP {c.tensor_parallel}"] * (c.tensor_parallel > 1) + [f"PP {c.pipeline_stages}"] * (c.pipeline_stages > 1)
+    more = [f"TP {c.tensor_parallel}"] * (c.tensor_parallel > 1)
+    if plan.pipeline is not None:
+        values = {"bubble": f"{plan.pipeline.bubble:.0%}", "fewest": plan.pipeline.fewest_micro_batches}
+        more.append(text(language, "pipeline", stages=c.pipeline_stages, **values))
     scheme = " + ".join([*([_SCHEMES[c.sharding]] if c.sharding in _SCHEMES else []), *more])
     if c.cards == 1:
         where = text(language, "one_card") + (f", {scheme}" if scheme else "")
@@ -234,8 +260,14 @@ def lacking(lack: Lack, language: Language) -> str:
 def stepped(step: Step, language: Language) -> str:
     """One lever with the settings it changes."""
     changes = " ".join(f"{name}={_value(value)}" for name, value in step.change.items())
-    size = f"{step.needed_bytes / 2**30:.1f}"
-    return text(language, "step_out", lever=text(language, f"lever.{step.lever}"), changes=changes, size=size)
+    if step.lever == "other_processes":
+        changes = text(language, "step_out.free", size=f"{int(step.change['free_bytes']) / 2**30:.1f}")
+    size, time = f"{step.needed_bytes / 2**30:.1f}", ""
+    if step.slower is not None and step.slower >= SLOWER:
+        time = text(language, "step_out.time", times=f"{step.slower:.3g}")
+    return text(
+        language, "step_out", lever=text(language, f"lever.{step.lever}"), changes=changes, size=size, time=time
+    )
 
 
 def ways_out(steps: list[Step], language: Language) -> list[str]:

@@ -162,7 +162,7 @@ class Search:
         assert account.fits is not None
         sums = self.workload.sums(configuration.micro_batch, configuration.seq_len)
         family = self.family(configuration)
-        seconds = self._seconds(configuration)
+        seconds = self.seconds(configuration)
         duration = (
             run_duration(configuration, account, family, self.machine, self.workload, seconds, sums)
             if seconds
@@ -185,10 +185,11 @@ class Search:
             seconds=seconds,
             duration=duration,
             samples_over_length=sums.over,
+            pipeline=parallel.pipeline(configuration),
             refused=refused,
         )
 
-    def _seconds(self, configuration: Configuration) -> Seconds | None:
+    def seconds(self, configuration: Configuration) -> Seconds | None:
         """A step's time: predicted, or what the stress test measured, or scaled by what it measured."""
         seconds, measured = self._predicted(configuration), self._measured
         if seconds is None or measured is None or measured.times is None:

@@ -9,11 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.advising.cards import Hours, Row, Survey, choose
+from flows.cli.advising import prices_of
+from specs.errors import InputError
+from tasks.advising.cards import Hours, Row, Survey, _hours, _oversized, choose
 from tasks.advising.costs import Prices, Use, break_even, costs, verdict
 from tasks.advising.route import Advice, Past, Situation, advise, as_qlora, family_of
 from tasks.advising.texts import reason, text
-from tasks.planning.plans import Configuration, Plan
+from tasks.planning.plans import Configuration, Duration, Plan
 
 QWEN8, QWEN32 = "Qwen/Qwen3-8B", "Qwen/Qwen3-32B"
 
@@ -193,6 +195,38 @@ def test_a_laptop_is_chosen_only_where_nothing_else_does_it():
     assert choose(Survey(rows=[], left_out=[])) is None
 
 
+def test_a_card_used_to_less_than_half_is_over_sized_only_where_a_smaller_one_does_it():
+    half, small = {"plan": PLAN.model_copy(update={"utilisation": 0.49})}, row("small", 24, 4)
+    assert _oversized(row("large", 80, 1, **half), [small])
+    assert not _oversized(row("large", 80, 1, **half), [row("large", 80, 1, **half)])
+    assert not _oversized(row("large", 80, 1), [small]), "0.6 of it is used"
+    assert not _oversized(row("large", 80, 1, **half), [row("laptop", 16, 4, laptop=True)])
+    assert not _oversized(row("large", 80, 1, **half), [small.model_copy(update={"plan": None})])
+
+
+def test_a_laptop_takes_longer_than_its_listed_rate_says():
+    took = Duration(hours=1.0, low=0.5, high=2.0, parts={"training": 1.0}, steps=1, tokens=1.0)
+    plan = PLAN.model_copy(update={"duration": took})
+    desk, laptop = _hours(plan, False), _hours(plan, True)
+    assert desk == Hours(expected=1.0, low=0.5, high=2.0)
+    assert laptop is not None
+    assert laptop.expected == pytest.approx(1 / 0.65)
+    assert (laptop.low, laptop.high) == (pytest.approx(0.5 / 0.7), pytest.approx(2 / 0.6))
+
+
+@pytest.mark.parametrize("price", ["4090", "=1", "4090=", "4090=-1", "4090=nan", "4090=inf", "4090=cheap", "4090=1e13"])
+@pytest.mark.parametrize("option", ["--rent", "--buy", "--host"])
+def test_a_price_that_is_none_is_named_by_its_option(option: str, price: str):
+    given: dict[str, list[str]] = {"--rent": [], "--buy": [], "--host": [], option: [price]}
+    with pytest.raises(InputError, match="no accelerator" if price == "=1" else f"{option} {price}: not NAME=PRICE"):
+        prices_of(given["--rent"], given["--buy"], given["--host"], None)
+
+
+def test_prices_are_of_the_card_however_it_is_spelt():
+    found = prices_of(["rtx4090=0.5"], ["4090=2000"], ["RTX 4090 24G=90"], 0.3)["RTX 4090"]
+    assert found == Prices(rent_per_card_hour=0.5, card_price=2000, host_per_card_month=90, kwh=0.3)
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -201,7 +235,12 @@ def test_a_laptop_is_chosen_only_where_nothing_else_does_it():
         ["--upload-mb-s", "inf"],
         ["--setup-hours", "inf"],
         ["--kwh", "inf"],
+        ["--kwh", "-1"],
         ["--recipes"],
+        ["--model", ""],
+        ["--gpu", " "],
+        ["--sheet", "sheet.pdf"],
+        ["--sheet", "no-such-folder/sheet.md"],
     ],
 )
 def test_numbers_and_options_that_nothing_can_be_made_of_are_refused_by_name(options: list[str], tmp_path: Path):

@@ -88,6 +88,27 @@ def test_a_sheet_holds_the_same_facts_in_markdown_and_html(language: Any):
     assert "2.13.0" in text
 
 
+def test_everything_that_a_vendor_is_asked_for_has_its_place():
+    card = find_gpu("A100 PCIe 80GB")
+    found = {s.title: s.rows for s in sections("p", "m", row(card.name, 2), VERSIONS, "en")}
+    values = {title: " ".join(f"{label} {value}" for label, value in rows) for title, rows in found.items()}
+    assert "80 GB" in values["Capacity"]
+    assert f"{card.memory_bandwidth_gb_s:g} GB/s" in values["Compute and bandwidth"]
+    assert f"{card.bf16_dense_tflops:g} TFLOPS" in values["Compute and bandwidth"]
+    assert "NVLink bridge" in values["Interconnect"]
+    assert "PCIe 4.0 x16" in values["Interconnect"]
+    assert "host memory" in values["Host memory and disk"]
+    assert "free disk" in values["Host memory and disk"]
+    assert "peft 0.21.0" in values["Software"]
+    assert "300 W" in values["Power and cooling"]
+    assert "heat" in values["Power and cooling"]
+    assert all(
+        word in values["To be demonstrated before acceptance"] for word in ("trial", "Xid", "30 minutes", "kill")
+    )
+    assert card.source in values["Sources"]
+    assert {s.title for s in sections("p", "m", row(card.name, 2), VERSIONS, "zh")}.isdisjoint(values)
+
+
 def test_topology_is_asked_for_where_cards_exchange_and_only_there():
     def text(cards: int) -> str:
         one = row(cards=cards)

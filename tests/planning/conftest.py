@@ -46,7 +46,8 @@ def machine_of(usable_bytes: int, count: int = 1, **values: Any) -> Machine:
         here=False,
     )
     rates = {"tflops": 165.2, "memory_gb_s": 1010.0, "link_gb_s": 31.5, "host_bus_gb_s": 31.5}
-    return Machine(device=device, **{**rates, **values})
+    given: dict[str, Any] = {"device": device, **rates, **values}
+    return Machine(**given)
 
 
 WORKLOAD = Workload(lengths=LENGTHS, evaluation_lengths=(100, 300), effective_batch=4)

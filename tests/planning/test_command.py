@@ -10,14 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli.app import app, load_groups
-from flows.cli.plans import (
-    _adapters,
-    _checked,
-    _drawn_as,
-    _optimizers,
-    _refuse_contradictions,
-    _refuse_odd,
-)
+from flows.cli.plans import _drawn_as
+from flows.cli.values import refuse_odd
+from flows.plan_asked import adapters_of, checked, optimizers_of, refuse_contradictions
 from flows.plan_data import RunData, measured_for
 from flows.plan_words import Answer, document, lines_after, lines_before, preferred, table_cells
 from specs.errors import InputError
@@ -77,13 +72,13 @@ def test_cards_are_a_name_and_a_count():
 def test_options_without_effect_are_refused(given: dict[str, Any]):
     options = {"data": None, "samples": None, "hours": None, "money": None, "price": None}
     with pytest.raises(InputError) as raised:
-        _refuse_contradictions(**{**options, **given})
+        refuse_contradictions(**{**options, **given})
     assert raised.value.hint
 
 
 def test_an_unknown_method_is_said_by_its_option():
     with pytest.raises(InputError, match="--method"):
-        _checked(Limits, methods=("loraa",))
+        checked(Limits, methods=("loraa",))
 
 
 @pytest.mark.parametrize(("gpu", "nvlink", "bus"), [("RTX 4090", False, 31.5), ("A100 SXM4 80GB", True, 31.5)])
@@ -155,12 +150,12 @@ def test_the_picture_is_drawn_and_equal_searches_give_equal_bytes(families: Fami
 @pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf")])
 def test_a_size_or_rate_that_is_none_is_named_by_its_option(value: float):
     with pytest.raises(InputError, match="--link-gb-s"):
-        _refuse_odd({"--memory-gb": 24.0, "--link-gb-s": value})
+        refuse_odd({"--memory-gb": 24.0, "--link-gb-s": value})
 
 
 def test_an_unknown_attention_is_said_by_its_option():
     with pytest.raises(InputError, match="--attention"):
-        _checked(Workload, attention="foo")
+        checked(Workload, attention="foo")
 
 
 @pytest.mark.parametrize("name", ["plans.pdf", "plans", "no-such-folder/plans.png"])
@@ -171,11 +166,11 @@ def test_a_picture_that_cannot_be_written_is_refused_before_the_search(name: str
 
 def test_settings_of_the_run_are_taken_where_nobody_gives_others():
     training = TrainingConfiguration(optimizer="adamw", lora=LoraParameters(rank=64, dropout=0, targets=["q_proj"]))
-    assert _optimizers(None, training)["optimizers"][:2] == ("adamw", "adamw_fused")
-    assert _optimizers(["sgd"], training) == {"optimizers": ("sgd",)}
-    assert _adapters(None, None, training) == {"rank": 64, "dropout": 0, "targets": ("q_proj",)}
-    assert _adapters(8, "all-linear", training) == {"rank": 8, "dropout": 0, "targets": "all-linear"}
-    assert _adapters(None, None, None) == {"rank": 16, "dropout": 0.05, "targets": "all-linear"}
+    assert optimizers_of(None, training)["optimizers"][:2] == ("adamw", "adamw_fused")
+    assert optimizers_of(["sgd"], training) == {"optimizers": ("sgd",)}
+    assert adapters_of(None, None, training) == {"rank": 64, "dropout": 0, "targets": ("q_proj",)}
+    assert adapters_of(8, "all-linear", training) == {"rank": 8, "dropout": 0, "targets": "all-linear"}
+    assert adapters_of(None, None, None) == {"rank": 16, "dropout": 0.05, "targets": "all-linear"}
 
 
 @pytest.mark.parametrize(

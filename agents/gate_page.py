@@ -25,10 +25,11 @@ from agents.subtasks import title as subtask_title
 from agents.task_sheet import ExpectedRow
 from agents.units import human, with_interval
 from specs.base import Language
+from specs.bilingual import Texts
 from specs.criteria import Criterion
 from specs.parameters import PARAMETERS, leaves, resolve
 from specs.project import Project
-from specs.proposals import Proposal, SheetStage, TaskSheet
+from specs.proposals import UNKNOWN_LICENCE, Proposal, SheetStage, TaskSheet
 from specs.results import Evidence
 
 
@@ -53,7 +54,7 @@ def gate_page(
     key = "gate_title_release" if gate == "release" else "gate_title"
     title = t(language, key, stage=stage_title(language, gate)) if key == "gate_title" else t(language, key)
     document = Document(f"{title} · {t(language, 'gate_round', round=round)} · {spec.project}", language)
-    document.add(*rehearsal_line(spec), *parent_line(spec))
+    document.add(*rehearsal_line(spec), *parent_line(spec), *_model_line(proposal, spec))
     for evidence, place in [*([(finished, report)] if finished is not None else []), *also]:
         document.add(*_finished(evidence, place, spec))
     if proposal.task_sheet is not None:
@@ -65,6 +66,31 @@ def gate_page(
     if approvals:
         document.add(Heading(t(language, "approvals")), Paragraph(approvals))
     return to_markdown(document)
+
+
+_MODEL = Texts(
+    {
+        "line": (
+            "Base model: {model}, revision {revision}. Licence: {licence}.",
+            "基座模型：{model}，版本 {revision}。许可证：{licence}。",
+        ),
+        "unknown": (
+            "not stated by the model; find out before you build on it",
+            "模型未注明；使用前请自行确认",
+        ),
+    }
+)
+
+
+def _model_line(proposal: Proposal, spec: Project) -> list[Block]:
+    """Which base model, at which revision, under which licence; as a warning where none is stated."""
+    facts = proposal.base_model
+    if facts is None:
+        return []
+    unknown = facts.licence == UNKNOWN_LICENCE
+    licence = _MODEL(spec.language, "unknown") if unknown else code(facts.licence)
+    values = {"model": code(spec.base_model), "revision": code(facts.revision), "licence": licence}
+    return [Paragraph(_MODEL(spec.language, "line", **values), "warn" if unknown else "")]
 
 
 def _finished(finished: Evidence, report: str | None, spec: Project) -> list[Block]:

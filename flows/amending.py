@@ -23,6 +23,7 @@ from specs.events import SpecAmended
 from specs.files import write_bytes
 from specs.loading import load_project
 from specs.project import Project
+from tasks.models.resolve import with_commit
 
 FIXED = ("project", "ledger", "rehearsal", "parent", "parent_record")
 """Keys that a run keeps, beside its policy and its stages: its first event names them."""
@@ -46,8 +47,9 @@ def amend(workspace: Workspace, ledger: Ledger) -> list[str]:
     report = check_project(loaded, with_model=True)
     if report.problems:
         raise SpecError(report.problems)
-    spec = with_parent(loaded.spec, workspace.project_dir, ledger)
-    old, new = frozen_spec(workspace), without_secrets(spec)
+    old = frozen_spec(workspace)
+    spec = with_commit(with_parent(loaded.spec, workspace.project_dir, ledger), workspace.project_dir, old)
+    new = without_secrets(spec)
     changes = differences(plain(old), plain(new))
     _refuse(workspace, old, new, changes)
     lease = ledger.take_lease(workspace.run)

@@ -22,7 +22,7 @@ from flows.ledger.lease import beating
 from flows.ledger.store import MovedError
 from flows.measured import new_rungs, new_trials
 from flows.opening import gate_document
-from flows.overruling import overruled
+from flows.overruling import confirmed, overruled
 from flows.proposing import memory_of, model_of, proposer_context
 from flows.rehearsing import finished_record
 from flows.reviewing import approved_proposals, evidence_of
@@ -47,7 +47,7 @@ from specs.canonical import canonical_bytes, sha256_bytes, sha256_file
 from specs.errors import GatewrightError, InputError, Refused, Stopped
 from specs.files import write_json
 from specs.project import Project
-from specs.proposals import Expectation, Proposal, blocking_findings
+from specs.proposals import BaseModelFacts, Expectation, Proposal, blocking_findings
 from specs.results import Evidence
 from specs.secrets import redacted
 from specs.stage_graph import RELEASE
@@ -115,6 +115,9 @@ class Engine:
         context = proposer_context(self.workspace, self.spec, self.state, step.gate, step.round, feedback, self.ledger)
         outcome = make_proposer(self.live_spec, memory_of(self.workspace, self.spec, self.ledger)).consider(context)
         proposal = with_sheet_file(self.workspace, outcome.proposal, context)
+        if step.gate == self.state.order[0]:  # whoever signs the first gate knows what everything is built on
+            facts = BaseModelFacts(revision=self.model.revision, licence=self.model.licence)
+            proposal = proposal.model_copy(update={"base_model": facts})
         digest = gatefiles.store_proposal(self.workspace.folder, proposal)
         if outcome.transcript is not None:
             path = self.workspace.folder / "transcripts" / f"{outcome.transcript.sha256}.json"
@@ -236,6 +239,7 @@ class Engine:
             expected=self._expected(stage, state),
             handed=self._handed(state, stage, approval.round),
             go_on=overruled(self.ledger.events(self.workspace.run), stage, self.approved(stage, state)),
+            confirmed=confirmed(self.ledger.events(self.workspace.run), stage, self.approved(stage, state)),
         )
 
     def _handed(self, state: RunState, stage: str, round: int) -> Handed | None:

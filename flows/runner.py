@@ -30,6 +30,7 @@ from specs.files import publish_folder, write_bytes, write_json
 from specs.project import Project
 from specs.proposals import Expectation, Proposal
 from specs.results import Evidence, list_artifacts
+from specs.resuming import Changed
 from specs.stages import Handed, Progress, StageContext
 from tasks.models.resolve import ResolvedModel
 from tasks.processor import Meter
@@ -55,6 +56,7 @@ class Order:
     notes: tuple[str, ...] = ()
     handed: Handed | None = None
     go_on: str = ""
+    confirmed: tuple[Changed, ...] = ()
 
 
 def input_digests(order: Order) -> dict[str, str]:
@@ -152,6 +154,7 @@ def context_of(order: Order, out_dir: Path, checkpoints: Path) -> StageContext:
         checkpoints_dir=checkpoints,
         handed=order.handed,
         go_on=order.go_on,
+        confirmed=list(order.confirmed),
     )
 
 

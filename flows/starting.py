@@ -23,6 +23,7 @@ from specs.errors import GatewrightError, InputError, RunOpen, SpecError
 from specs.events import RunCreated
 from specs.loading import load_project
 from specs.project import Project
+from tasks.models.resolve import with_commit
 
 
 def start_run(project: Path, run: str | None, rehearse: float | None = None) -> Workspace:
@@ -43,7 +44,7 @@ def start_run(project: Path, run: str | None, rehearse: float | None = None) -> 
     if absent(place):  # before an empty one is made there
         refuse_changed_ledger(loaded.folder, loaded.spec.ledger)
     ledger = Ledger.open(place)
-    spec = with_parent(spec, loaded.folder, ledger)
+    spec = with_commit(with_parent(spec, loaded.folder, ledger), loaded.folder)
     refuse_changed_ledger(loaded.folder, loaded.spec.ledger, [row.run for row in ledger.runs()])
     _refuse_second(ledger, spec, loaded.folder)
     if workspace.folder.exists() and not _left_by_a_crash(workspace, ledger):

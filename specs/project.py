@@ -148,7 +148,9 @@ class Hub(Strict):
     """Where a hub id is downloaded from."""
 
     mirror: str | None = Field(None, description="address of a mirror; null: the hub itself")
-    revision: str | None = Field(None, description="commit, tag or branch; null: the newest, which is then recorded")
+    revision: str | None = Field(
+        None, description="of base_model: commit, tag or branch; null: the newest. Each run is frozen with the commit"
+    )
 
 
 class Split(Strict):

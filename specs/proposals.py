@@ -116,6 +116,17 @@ class Answer(Strict):
     text: str
 
 
+UNKNOWN_LICENCE = "unknown"
+"""The licence of a base model that names none."""
+
+
+class BaseModelFacts(Strict):
+    """What a person should know of the base model before anything is built on it."""
+
+    revision: str
+    licence: str = Field(description="as the model card names it; unknown where nothing does")
+
+
 class Proposal(Strict):
     """Parameters for one stage. Holds no time, host, run id or absolute path, so that equal input is equal bytes."""
 
@@ -136,6 +147,7 @@ class Proposal(Strict):
     )
     edited_by: str = Field("", description="the person whose edits are part of the parameters")
     task_sheet: TaskSheet | None = None
+    base_model: BaseModelFacts | None = Field(None, description="shown at the first gate")
     sheet_file: Sha256 | None = Field(None, description="of the task_sheet.yaml whose numbers the sheet has")
     warnings: list[str] = Field(default_factory=list)
 

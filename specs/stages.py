@@ -11,6 +11,7 @@ from pydantic import Field
 from specs.base import Name, Sha256, Strict
 from specs.project import Project
 from specs.proposals import MemoryCheck
+from specs.resuming import Changed
 
 
 class Handed(Strict):
@@ -46,6 +47,10 @@ class StageContext(Strict):
     out_dir: Path
     checkpoints_dir: Path
     go_on: str = Field("", description="why a person lets a training go on that its early judgement ended")
+    confirmed: list[Changed] = Field(
+        default_factory=list,
+        description="what a training may have otherwise than its checkpoint, as a person confirmed",
+    )
     handed: Handed | None = Field(None, description="of a stage that a person completes: the work that came back")
 
     @property

@@ -21,6 +21,7 @@ from tasks.data.batch_plan import PlanRow, plan_batches, write_plan
 from tasks.data.objectives import taken
 from tasks.dry_run_trials import MEASURED, Material, Place, make_trials, notes
 from tasks.pool import Pool, pool_of
+from tasks.positions import require_within
 from tasks.training.job import Job
 from tasks.training.launch import keep_results, run_training
 from tasks.turns import columns_of, turns_of
@@ -71,7 +72,8 @@ def run(context: StageContext, progress: Progress) -> StageResult:
     parameters = DryRunParameters.model_validate(context.parameters)
     model = _model(context, parameters, progress)
     samples = context.inputs["data"] / "artifacts" / "samples.parquet"
-    selection = _select(samples, model, parameters.training, progress)
+    base = (context.base_model, context.spec.base_model) if context.base_model else None
+    selection = _select(samples, model, parameters.training, progress, base)
     training = _training(parameters, selection)
     rows = plan_batches(selection.train, training, plain=selection.plain)
     plan = context.artifacts / "batch_plan.parquet"
@@ -136,16 +138,28 @@ def _model(context: StageContext, parameters: DryRunParameters, progress: Progre
         return SmallModel(context.base_model, context.base_model_sha256, True)
     from tasks.models.resolve import resolve_base_model
 
-    found = resolve_base_model(parameters.model, context.project_dir, context.spec.hub, progress)
+    hub = context.spec.hub.model_copy(update={"revision": None})  # that one is of the base model
+    found = resolve_base_model(parameters.model, context.project_dir, hub, progress)
     return SmallModel(found.folder, found.sha256, False)
 
 
-def _select(samples: Path, model: SmallModel, training: TrainingConfiguration, progress: Progress) -> Selection:
-    """Samples of at most `max_length` tokens. A model with another tokenizer counts for itself."""
+def _select(
+    samples: Path,
+    model: SmallModel,
+    training: TrainingConfiguration,
+    progress: Progress,
+    base: tuple[Path, str] | None = None,
+) -> Selection:
+    """Samples of at most `max_length` tokens. A model with another tokenizer counts for itself.
+
+    `base` is the base model whose tokens the table counts. Raises `InputError` when it was made for shorter samples.
+    """
     import pyarrow.parquet as pq
 
     columns = ["sample_id", "split", "kind", "fault_type", "prompt", "answer", "n_tokens"]
     rows = pq.read_table(samples, columns=columns_of(columns, pq.read_schema(samples).names)).to_pylist()
+    if base is not None:  # of all samples, held-out ones too: evaluation comes after hours of training
+        require_within({row["sample_id"]: row["n_tokens"] for row in rows}, *base)
     max_length = training.max_length
     if not model.same:
         from tasks.prompts import PromptTemplate

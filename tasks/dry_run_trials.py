@@ -6,7 +6,8 @@ they did to the loss on held-out samples (on training samples, where no held-out
 `trials.json`, each training to `trials.jsonl`, the logs that it rests on below `trials/`.
 
 A worker that is killed or runs out of memory ends the trial that it was at, and no other: that is what came of this
-setting. Its other seeds are left out, and with a base trial everything that would be compared with it.
+setting. Its other seeds are left out, and with a base trial everything that would be compared with it. One that dies
+between two trials is started again; when it dies there once more, the trial that was next has ended with it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from specs.base import Language, Sha256
 from specs.canonical import canonical_bytes
-from specs.errors import GatewrightError, OutOfMemory, Stopped, WorkerError
+from specs.errors import GatewrightError, OutOfMemory, Stopped
 from specs.files import storage_errors, write_bytes, write_json, write_lines
 from specs.parameters import TrainingConfiguration
 from specs.stages import Progress
@@ -200,12 +201,13 @@ def _run(
 
 
 def _train_all(jobs: Mapping[Name, Job], file: Path, place: Place, progress: Progress) -> None:
-    """Start the worker until every trial has its end; it dies at most once for each.
+    """Start the worker until every trial has its end. It dies at most once in each, and once before each.
 
-    Raises what the worker raises, `WorkerDied` and `OutOfMemory` where it had begun with no trial.
+    Raises what the worker raises, but for its death.
     """
     first = next(iter(jobs.values())).training
-    while any(end_of(job.out) is None for job in jobs.values()):
+    waited_for: Name | None = None  # the trial that was next when the worker died before it had begun with one
+    while (due := _due(jobs)) is not None:
         progress.say(f"{len(jobs)} small trials of {first.max_steps} steps")
         for job in jobs.values():
             if was_cut_off(job.out):  # with the whole stage: it is none that the worker of this start dies of
@@ -213,17 +215,24 @@ def _train_all(jobs: Mapping[Name, Job], file: Path, place: Place, progress: Pro
         try:
             run_worker(WORKER, file, place.log, progress, threads=first.threads, allocator=first.allocator)
         except (WorkerDied, OutOfMemory) as error:
-            _give_up(jobs, error, progress)
+            reason = error.message.splitlines()[0]
+            dead, due = next((n for n, job in jobs.items() if was_cut_off(job.out)), None), _due(jobs)
+            if dead is None and due != waited_for:
+                waited_for = due
+                progress.say(f"the worker died between two trials and is started again: {reason}")
+            elif (ended_with_it := dead or due) is not None:
+                _give_up(jobs, ended_with_it, reason, progress)
         else:
             break
 
 
-def _give_up(jobs: Mapping[Name, Job], error: WorkerError, progress: Progress) -> None:
-    """The worker died in a trial: that is its end, and those that would stand beside it are left out."""
-    dead = next((name for name, job in jobs.items() if was_cut_off(job.out)), None)
-    if dead is None:
-        raise error
-    reason = error.message.splitlines()[0]
+def _due(jobs: Mapping[Name, Job]) -> Name | None:
+    """The next trial without an end; null where all have theirs."""
+    return next((name for name, job in jobs.items() if end_of(job.out) is None), None)
+
+
+def _give_up(jobs: Mapping[Name, Job], dead: Name, reason: str, progress: Progress) -> None:
+    """The worker died in or before a trial: that is its end, and those that would stand beside it are left out."""
     die(jobs[dead].out, reason)
     for folder in (jobs[dead].checkpoints, *(jobs[dead].out / name for name in LEFT_OVERS)):
         shutil.rmtree(folder, ignore_errors=True)

@@ -14,7 +14,7 @@ from flows.audit.report import Checks, Part
 from flows.decide import follows
 from flows.folding import advance, may_amend
 from flows.gatefiles import changed_files, load_proposal, read_gate
-from flows.overruling import fault_of
+from flows.overruling import GoesOn, fault_of
 from flows.run_state import Gate, RunState
 from flows.standing import expires_at, standing
 from flows.steps import Done, HandOut, OpenGate, Propose, Rejected, Release, RunStage, next_steps
@@ -34,6 +34,7 @@ from specs.events import (
     Payload,
     ProposalMade,
     ReleasePublished,
+    ResumeConfirmed,
     RunClosed,
     RunCreated,
     RunFinished,
@@ -258,7 +259,7 @@ def _transition(
         case WorkHandedIn():
             found["allowed"] += [f"{where}: {fault}" for fault in _handed_in(state, event, payload, policy)]
             found["signed"] += _signature(where, event, payload, policy, work_bytes)
-        case JudgementOverruled():
+        case JudgementOverruled() | ResumeConfirmed():
             _overruling(found, event, payload, policy)
         case RunClosed():
             _closing(found, state, event, payload, policy)
@@ -351,7 +352,7 @@ def _closing(
     found["signed"] += _signature(where, event, closed, policy, closing_bytes)
 
 
-def _overruling(found: dict[str, list[str]], event: Event, said: JudgementOverruled, policy: Policy | None) -> None:
+def _overruling(found: dict[str, list[str]], event: Event, said: GoesOn, policy: Policy | None) -> None:
     """Who let a training go on was allowed to, and a signature is by a key of this person."""
     where = f"event {event.sequence}: {said.kind}"
     if policy and (fault := fault_of(policy, event.actor, said)):
@@ -362,7 +363,7 @@ def _overruling(found: dict[str, list[str]], event: Event, said: JudgementOverru
 def _signature(
     where: str,
     event: Event,
-    said: RunClosed | JudgementOverruled | WorkHandedIn,
+    said: RunClosed | GoesOn | WorkHandedIn,
     policy: Policy | None,
     signed: Callable[[str, str, Mapping[str, Any]], bytes],
 ) -> list[str]:

@@ -59,19 +59,32 @@ def go_on(
     project: ProjectOption = None,
     as_json: AsJson = False,
 ) -> int:
-    """Let a training go on that its early judgement ended. Recorded with the reason; `gatewright resume` goes on."""
+    """Let a training go on that its early judgement ended, or whose checkpoint is of another device or of other
+    libraries. Recorded with the reason; `gatewright resume` goes on."""
     from flows.cli.find import find_run
-    from flows.overruling import overrule
+    from flows.overruling import about, overrule
 
     found = find_run(run, project)
     token = token_given()
-    said = f"You let the training of run {found.run} go on, as {who}."
+    seen = about(found.workspace, found.ledger)
+    said = "\n".join([*seen, f"You let the training of run {found.run} go on, as {who}."])
     authentication = confirmed(said, "go on", asked=not (sign or token) and asks(yes, as_json))
-    event = overrule(found.workspace, found.ledger, who, why, authentication=authentication, token=token, key=sign)
+    event = overrule(
+        found.workspace,
+        found.ledger,
+        who,
+        why,
+        authentication=authentication,
+        token=token,
+        key=sign,
+        shown=seen,
+    )
     if as_json:
         emit({"run": found.run, "sequence": event.sequence, **event.payload})
         return EXIT_DONE
-    say(f"recorded: the early judgement said {event.payload['verdict']}, and the training goes on")
+    for line in seen:
+        say(line)
+    say("recorded: the training goes on")
     say(f"  gatewright resume {found.run}")
     return EXIT_DONE
 

@@ -10,6 +10,7 @@ from specs.base import Sha256
 from specs.criteria import Verdict
 from specs.decisions import Authentication
 from specs.events.base import Payload
+from specs.resuming import Changed
 from specs.trials import TrialRecord
 
 
@@ -121,6 +122,21 @@ class JudgementOverruled(Payload):
     attempt: int = Field(description="the one that ended")
     parameters: Sha256
     verdict: str = Field(pattern="^(stop|ask)$")
+    reason: str
+    authentication: Authentication
+    credential: str = Field("", description="fingerprint of the key, or id of the token; never a secret")
+    signature: str = Field("", description="SSH signature over the other fields, run and person; armoured")
+
+
+class ResumeConfirmed(Payload):
+    """A person lets a training go on with another device or other libraries than its checkpoint was written with; the
+    actor decides. Holds for these parameters and exactly these differences."""
+
+    kind = "resume.confirmed"
+    stage: str
+    attempt: int = Field(description="the one that was refused")
+    parameters: Sha256
+    differences: list[Changed] = Field(min_length=1, description="the whole table that the person saw")
     reason: str
     authentication: Authentication
     credential: str = Field("", description="fingerprint of the key, or id of the token; never a secret")

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from specs.base import Strict
-from specs.files import storage_errors
 from tasks.interrupts import StopRequest
 from tasks.prompts import PromptTemplate
+from tasks.storage import library_storage_errors
 from tasks.worker_side import Channel, work
 
 
@@ -39,7 +39,7 @@ def _body(job_file: Path, channel: Channel, stop: StopRequest) -> None:
     stop.raise_if_requested("nothing is written yet")
     merged = adapted.merge_and_unload(safe_merge=True)
     _stop_where_answers_end(merged, PromptTemplate.load(job.base_model).ends)
-    with storage_errors(job.out):
+    with library_storage_errors(job.out):
         job.out.mkdir(parents=True, exist_ok=True)
         merged.save_pretrained(job.out, safe_serialization=True)
         for pattern in TOKENIZER_FILES:

@@ -32,6 +32,40 @@ def model_from_hub(name: str, hub: Hub, progress: Progress) -> Path:
     return Path(folder)
 
 
+def commit_of(name: str, hub: Hub) -> str:
+    """The commit that a hub id stands for now: the hub's word, else that of the local cache. Downloads nothing.
+
+    Raises `ModelError` that says what to do where neither knows it.
+    """
+    try:
+        from huggingface_hub import HfApi
+    except ImportError as error:
+        raise ModelError(
+            f"{name} is a hub id, and huggingface_hub is not installed", "pip install 'gatewright[train]'"
+        ) from error
+    try:
+        found = HfApi(endpoint=hub.mirror).model_info(name, revision=hub.revision).sha
+    except Exception as error:
+        if (cached := _cached_commit(name, hub)) is not None:
+            return cached
+        raise _explained(error, name, hub) from error
+    if not found:
+        raise ModelError(f"{hub.mirror or 'the hub'} names no commit of {name}", "set hub.revision in project.yaml")
+    return str(found)
+
+
+def _cached_commit(name: str, hub: Hub) -> str | None:
+    """What the cache took a branch or tag for when it was last downloaded; a commit itself where it is there."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    folder = Path(HF_HUB_CACHE) / f"models--{name.replace('/', '--')}"
+    revision = hub.revision or "main"
+    if (folder / "snapshots" / revision).is_dir():
+        return revision
+    ref = folder / "refs" / revision
+    return ref.read_text("utf-8").strip() if ref.is_file() else None
+
+
 def _explained(error: Exception, name: str, hub: Hub) -> ModelError:
     """What a failure of the hub means for a person. The library's classes are read by name: they move about."""
     kinds = {kind.__name__ for kind in type(error).__mro__}

@@ -8,10 +8,10 @@ from typing import Literal
 
 from specs.base import Sha256, Strict
 from specs.errors import ModelError
-from specs.project import Hub
+from specs.project import Hub, Project
 from specs.stages import Progress
 from tasks.models.folder import digest_model, licence_of, require_usable
-from tasks.models.hub import model_from_hub
+from tasks.models.hub import commit_of, model_from_hub
 from tasks.models.packages import model_of_package, require_package
 
 ModelKind = Literal["package", "folder", "hub"]
@@ -42,6 +42,22 @@ def resolve_base_model(name: str, project_dir: Path, hub: Hub, progress: Progres
         require_usable(folder, name)
         revision, licence = "local" if kind == "folder" else folder.name, licence_of(folder)
     return ResolvedModel(folder=folder, sha256=digest_model(folder), source=name, revision=revision, licence=licence)
+
+
+def with_commit(spec: Project, project_dir: Path, before: Project | None = None) -> Project:
+    """The spec with the commit of its hub model in place of a branch, a tag or nothing: a run that waits for weeks at
+    a gate goes on with the model that it began with.
+
+    `before` is the spec that it takes the place of: the same model at the same place keeps its commit. Raises
+    `ModelError` where nobody knows the commit.
+    """
+    if (project_dir / spec.base_model).is_dir() or not _HUB_ID.fullmatch(spec.base_model):
+        return spec
+    same = before is not None and (before.base_model, before.hub.mirror) == (spec.base_model, spec.hub.mirror)
+    commit = before.hub.revision if before is not None and same and spec.hub.revision is None else None
+    return spec.model_copy(
+        update={"hub": spec.hub.model_copy(update={"revision": commit or commit_of(spec.base_model, spec.hub)})}
+    )
 
 
 def model_kind(name: str, project_dir: Path) -> ModelKind:

@@ -2,8 +2,8 @@
 
 Written into `<step>.s<session>.partial`, fsynced, described by a manifest with the digest of every file, and only then
 renamed to `<step>`. The newest one whose manifest verifies is used on resume; others are named and left. An old one is
-deleted only after the next is published, and never while it is pinned (`<step>.pin` says why). Free space is checked
-before the start and before each save.
+deleted only after the next is published, and never while it is pinned (`<step>.pin` says why); one that was passed over
+neither counts as kept nor is deleted. Free space is checked before the start and before each save.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
+from pydantic import Field
 
+from specs.base import Language, Strict
+from specs.bilingual import Texts
 from specs.canonical import sha256_file
 from specs.errors import StorageError, WorkerError
 from specs.files import publish_folder, storage_errors, write_json
@@ -45,12 +48,43 @@ class Checkpoint:
     folder: Path
 
 
-@dataclass(frozen=True)
-class Passed:
-    """A folder that is no checkpoint, and why. It is left where it is."""
+_WHY = Texts(
+    {
+        "unfinished": ("the save was not finished", "保存未完成"),
+        "damaged": ("it was damaged", "已损坏"),
+        "no_manifest": ("its manifest is missing or unreadable", "清单缺失或无法读取"),
+        "file_missing": ("{file} is missing", "缺少 {file}"),
+        "file_changed": ("{file} is not what was written", "{file} 与写入时不同"),
+    }
+)
+
+
+class Fault(Strict):
+    """Why a folder is no complete checkpoint: a key, and the file that it is about."""
+
+    key: str
+    file: str = ""
+
+    def words(self, language: Language = "en") -> str:
+        """The fault in one phrase."""
+        return _WHY(language, self.key, file=self.file)
+
+
+class Passed(Strict):
+    """A folder that is no checkpoint, and why. It is left where it is. `sessions.jsonl` has one for each."""
 
     name: str
-    reason: str
+    reason: str = Field(description="in English")
+    fault: Fault | None = Field(None, description="null in records made before faults had keys")
+
+    @classmethod
+    def over(cls, name: str, fault: Fault) -> Passed:
+        """A folder that was passed over for this fault."""
+        return cls(name=name, reason=fault.words(), fault=fault)
+
+    def words(self, language: Language) -> str:
+        """Why, as far as it can be said in this language."""
+        return self.fault.words(language) if self.fault and self.fault.key in _WHY else self.reason
 
 
 class CheckpointStore:
@@ -61,6 +95,7 @@ class CheckpointStore:
         self.keep = keep
         self.free = free
         self.session = session
+        self.passed: frozenset[str] = frozenset()
         with storage_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
 
@@ -86,19 +121,20 @@ class CheckpointStore:
 
     def newest(self) -> tuple[Checkpoint | None, list[Passed]]:
         """The newest checkpoint that verifies, and every folder that was passed over on the way to it."""
-        passed = []
+        passed: list[Passed] = []
+        found = None
         for path in sorted(self._folders(), key=lambda p: p.name, reverse=True):
             if path.name.endswith(DELETING):
                 continue
             if not path.name.isdecimal():
-                damaged = path.name.endswith(".damaged")
-                passed.append(Passed(path.name, "it was damaged" if damaged else "the save was not finished"))
-                continue
-            fault = find_fault(path)
-            if fault is None:
-                return Checkpoint(int(path.name), path), passed
-            passed.append(Passed(path.name, fault))
-        return None, passed
+                passed.append(Passed.over(path.name, Fault(key=_kind(path))))
+            elif (fault := find_fault(path)) is not None:
+                passed.append(Passed.over(path.name, fault))
+            else:
+                found = Checkpoint(int(path.name), path)
+                break
+        self.passed = frozenset(one.name for one in passed)
+        return found, passed
 
     def at(self, step: int) -> Checkpoint:
         """The checkpoint of a step that another rank published."""
@@ -117,6 +153,7 @@ class CheckpointStore:
                 shutil.rmtree(partial)
             if target.exists():  # it failed verification when this session began, else we would be past this step
                 os.rename(target, target.with_name(f"{target.name}.s{self.session}.damaged"))
+                self.passed -= {target.name}
             partial.mkdir(parents=True)
             write(partial)
             files = sorted(p for p in partial.rglob("*") if p.is_file())
@@ -138,7 +175,7 @@ class CheckpointStore:
 
     def require_space_for_run(self, checkpoint_bytes: int) -> None:
         """Raise `StorageError` unless `keep` checkpoints and the one being written fit, less those already there."""
-        there = sum(1 for path in self._folders() if path.name.isdecimal())
+        there = sum(1 for path in self._folders() if path.name.isdecimal() and path.name not in self.passed)
         missing = max(self.keep + 1 - there, 1)
         self.require_space(missing * checkpoint_bytes, f"{missing} checkpoints")
 
@@ -155,7 +192,7 @@ class CheckpointStore:
 
     def _retire(self) -> None:
         """Delete what is past `keep` and not pinned, and what an earlier deletion left."""
-        complete = sorted(p for p in self._folders() if p.name.isdecimal())
+        complete = sorted(p for p in self._folders() if p.name.isdecimal() and p.name not in self.passed)
         pinned = self.pinned()
         for path in [p for p in complete[: -self.keep] if p.name not in pinned]:
             with suppress(OSError):  # what cannot be deleted costs space, not the training
@@ -168,20 +205,24 @@ class CheckpointStore:
         return [p for p in self.folder.iterdir() if p.is_dir() and p.name[:8].isdecimal()]
 
 
-def find_fault(folder: Path) -> str | None:
-    """Why a folder is not a complete checkpoint, in words; null when its manifest verifies."""
+def find_fault(folder: Path) -> Fault | None:
+    """Why a folder is not a complete checkpoint; null when its manifest verifies."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
         listed = {name: (size, sha256) for name, size, sha256 in manifest["files"]}
     except (OSError, ValueError, KeyError, TypeError):
-        return "its manifest is missing or unreadable"
+        return Fault(key="no_manifest")
     for name, (size, sha256) in sorted(listed.items()):
         path = folder / name
         if not path.is_file():
-            return f"{name} is missing"
+            return Fault(key="file_missing", file=name)
         if path.stat().st_size != size or sha256_file(path) != sha256:
-            return f"{name} is not what was written"
+            return Fault(key="file_changed", file=name)
     return None
+
+
+def _kind(folder: Path) -> str:
+    return "damaged" if folder.name.endswith(".damaged") else "unfinished"
 
 
 def _mebibytes(size: float) -> str:

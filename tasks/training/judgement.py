@@ -17,6 +17,8 @@ FEWEST_JUDGED = 4
 
 STANDARD_ERRORS = 2.0
 
+JUDGEMENT = "judgement.json"
+
 GO_ON = "go_on.json"
 """In the folder of a worker: a person lets the training go on, whatever its early judgement said, and why."""
 

@@ -11,8 +11,10 @@ from typing import Any
 from specs.canonical import canonical_bytes
 from specs.errors import WorkerError
 from specs.files import read_lines, storage_errors, write_bytes
+from specs.resuming import Changed
 from specs.stages import Progress
 from tasks.interrupts import STOP, StopRequest
+from tasks.training.checkpoints import Passed
 from tasks.training.job import Job, WorkerResult
 from tasks.training.judgement import Judgement
 from tasks.training.logbook import CUT_ON_RESUME, NEVER_CUT
@@ -83,7 +85,7 @@ def keep_results(out: Path, artifacts: Path) -> None:
 
 
 def session_notes(sessions: Sequence[dict[str, Any]], language: str) -> list[str]:
-    """Resumes and checkpoints that were passed over, in words."""
+    """Resumes, what a person confirmed for them, and checkpoints that were passed over, in words."""
     notes = []
     for session in sessions[1:]:
         step, n = session["from_step"], session["session"]
@@ -91,12 +93,20 @@ def session_notes(sessions: Sequence[dict[str, Any]], language: str) -> list[str
             f"第 {n} 次启动：从第 {step} 步继续" if language == "zh" else f"start {n}: went on from step {step}"
         )
     for session in sessions:
-        for passed in session["passed_over"]:
-            name, reason, n = passed["name"], passed["reason"], session["session"]
+        rows = [Changed.model_validate(row) for row in session.get("confirmed", ())]
+        told = "; ".join(f"{row.what}: {row.was} -> {row.now}" for row in rows)
+        if rows:
             notes.append(
-                f"第 {n} 次启动：未使用检查点 {name}（{reason}）"
+                f"第 {session['session']} 次启动：环境与检查点写入时不同，经人确认后继续（{told}）"
                 if language == "zh"
-                else f"start {n}: passed over checkpoint {name}: {reason}"
+                else f"start {session['session']}: went on although this differed, as a person confirmed: {told}"
+            )
+        for passed in session["passed_over"]:
+            one, n = Passed.model_validate(passed), session["session"]
+            notes.append(
+                f"第 {n} 次启动：未使用检查点 {one.name}（{one.words('zh')}）"
+                if language == "zh"
+                else f"start {n}: passed over checkpoint {one.name}: {one.words('en')}"
             )
     return notes
 

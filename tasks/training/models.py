@@ -11,6 +11,7 @@ from specs.errors import ModelError
 from specs.files import storage_errors
 from specs.parameters import TrainingConfiguration
 from tasks.out_of_memory import is_out_of_memory
+from tasks.storage import library_storage_errors
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 ADAPTER_CONFIG = "adapter_config.json"
@@ -202,8 +203,8 @@ def save_weights(model: Any, folder: Path) -> None:
     """Write what is trained into `folder`: adapter or all weights, as safetensors. Equal weights give equal bytes."""
     import safetensors.torch
 
-    folder.mkdir(parents=True, exist_ok=True)
-    with storage_errors(folder):
+    with library_storage_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
         if is_adapted(model):
             safetensors.torch.save_file(_adapter_state(model), folder / ADAPTER_WEIGHTS, metadata={"format": "pt"})
         else:
@@ -266,7 +267,7 @@ def export(model: Any, base_model: Path, base_model_name: str, folder: Path) -> 
     import shutil
 
     target = folder / "model"
-    with storage_errors(target):
+    with library_storage_errors(target):
         model.save_pretrained(target, safe_serialization=True)
         for pattern in TOKENIZER_FILES:
             for source in sorted(base_model.glob(pattern)):

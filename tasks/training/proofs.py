@@ -29,7 +29,13 @@ def prove_packing(job: Job, model: Any, feed: Feed, device: str) -> None:
 
 
 def prove_continuity(
-    job: Job, model: Any, feed: Feed, device: str, checkpoint: Checkpoint, pinned: Mapping[str, Any]
+    job: Job,
+    model: Any,
+    feed: Feed,
+    device: str,
+    checkpoint: Checkpoint,
+    pinned: Mapping[str, Any],
+    elsewhere: bool = False,
 ) -> dict[str, Any]:
     """The line for `continuity.jsonl`; raises `ResumeRefused` unless the pinned batch has the loss that it had."""
     batch = feed.batch(feed.steps[checkpoint.step - 1].of(0)[pinned["micro_batch"]])
@@ -37,7 +43,7 @@ def prove_continuity(
     proof = prove_loss(
         pinned["loss"],
         lambda: pinned_loss(model, batch, device, compute),
-        tolerance(device, compute),
+        tolerance(device, compute, elsewhere=elsewhere),
         checkpoint.folder.name,
     )
     return {"proof": "pinned batch", "steps": 0, "loss": pinned["loss"], **proof}

@@ -12,16 +12,19 @@ from transformers import set_seed
 from specs.canonical import sha256_file
 from specs.errors import InputError, ModelError, ResumeRefused, Stopped, TrainingError
 from specs.files import write_json
+from specs.resuming import Changed
 from tasks.data.batch_plan import PlanRow, read_plan
 from tasks.interrupts import StopRequest
 from tasks.models.folder import digest_model
+from tasks.positions import require_within
 from tasks.prompts import PromptTemplate
 from tasks.training.arguments import training_arguments
+from tasks.training.changes import changes, require_confirmed
 from tasks.training.checkpoints import Checkpoint, CheckpointStore, Passed
 from tasks.training.continuity import Retrace
 from tasks.training.feed import Feed, check_lengths, group_steps, read_samples
 from tasks.training.job import Job, WorkerResult
-from tasks.training.judgement import GO_ON, Judgement, judge
+from tasks.training.judgement import GO_ON, JUDGEMENT, Judgement, judge
 from tasks.training.limit import limit_memory
 from tasks.training.logbook import CONTINUITY, METRICS, SESSIONS, SPIKES, Logbook
 from tasks.training.losses import Losses
@@ -31,7 +34,6 @@ from tasks.training.packing import chosen_batch
 from tasks.training.proofs import check_training, prove_continuity, prove_packing, require_whole_census
 from tasks.training.ranks import ALONE, Ranks
 from tasks.training.settings import (
-    compare,
     effective_settings,
     library_versions,
     recorded_settings,
@@ -46,7 +48,6 @@ from tasks.training.trainer import PlannedTrainer, StepGivenUp
 from tasks.worker_side import Channel, ends_at_once
 
 NOTHING_LOST = "nothing was trained in this session, nothing is lost"
-JUDGEMENT = "judgement.json"
 
 
 class Session:
@@ -134,11 +135,11 @@ class Session:
     def _newest(self) -> tuple[Checkpoint | None, list[Passed]]:
         """The newest checkpoint that verifies: rank 0 reads every file of it, the others take its word."""
         checkpoint, passed = self.store.newest() if self.ranks.first else (None, [])
-        told = {"step": checkpoint and checkpoint.step, "passed": [(p.name, p.reason) for p in passed]}
+        told = {"step": checkpoint and checkpoint.step, "passed": [p.model_dump(mode="json") for p in passed]}
         told = self.ranks.from_first(told)
         if not self.ranks.first and told["step"] is not None:
             checkpoint = self.store.at(told["step"])
-        return checkpoint, [Passed(name, reason) for name, reason in told["passed"]]
+        return checkpoint, [Passed.model_validate(p) for p in told["passed"]]
 
     def _begin(self, checkpoint: Checkpoint | None, passed: Sequence[Passed]) -> None:
         """Go on from a checkpoint: the logbook is cut to it, and this session is written down."""
@@ -151,9 +152,11 @@ class Session:
         devices = self.ranks.gather(self._device_facts()["name"])
         device = devices[0] if len(set(devices)) == 1 else ", ".join(devices)
         self.recorded = recorded_settings(self.job, device, tokenizer_digest(self.job.base_model))
+        self.confirmed: list[Changed] = []
         if checkpoint:
             found = read_counters(checkpoint.folder)
-            compare(found.pop("settings"), self.recorded, self.store.folder)
+            self.confirmed = changes(found.pop("settings"), self.recorded)
+            require_confirmed(self.confirmed, self.job.out, self.store.folder, writes=self.ranks.first)
             self.counters = found
         self.counters["settings"] = self.recorded
         self.logbook.drop_unfinished()
@@ -174,7 +177,7 @@ class Session:
         after = self.logbook.read_after(METRICS, self.counters.get("offsets", {}).get(METRICS, 0))
         changed = passed_over_steps(self.logbook.read(SPIKES))
         same = [line for line in after if line["step"] not in changed or line.get("spike") == "passed over"]
-        return Retrace(same, self.device, self.job.training.compute)
+        return Retrace(same, self.device, self.job.training.compute, elsewhere=bool(self.confirmed))
 
     def _write_session(self, checkpoint: Checkpoint | None, passed: Sequence[Passed]) -> None:
         self.logbook.write(
@@ -183,7 +186,8 @@ class Session:
                 "session": self.store.session,
                 "from_step": checkpoint.step if checkpoint else 0,
                 "checkpoint": checkpoint.folder.name if checkpoint else None,
-                "passed_over": [{"name": p.name, "reason": p.reason} for p in passed],
+                "passed_over": [p.model_dump(mode="json") for p in passed],
+                "confirmed": [row.model_dump(mode="json") for row in self.confirmed],
                 "threads": torch.get_num_threads(),
                 "ranks": self.ranks.count,
                 "device": self._device_facts(),
@@ -211,6 +215,8 @@ class Session:
         wanted |= {*self.job.probe_sample_ids, *self.job.evaluation_sample_ids, *self.job.judge_sample_ids}
         samples = read_samples(self.job.samples, wanted, template)
         check_lengths(mine, samples)
+        lengths = {i: len(sample.input_ids) for i, sample in samples.items()}
+        require_within(lengths, self.job.base_model, self.job.base_model_name or self.job.base_model.name)
         pad = template.tokenizer.pad_token_id
         end = int(template.tokenizer.eos_token_id)
         pad_id = end if pad is None else int(pad)
@@ -256,7 +262,8 @@ class Session:
             return trainer
         prove_packing(self.job, trainer.model, feed, self.device)
         if checkpoint and (pinned := self.counters.get("pinned")):  # older checkpoints pin no batch
-            proof = prove_continuity(self.job, trainer.model, feed, self.device, checkpoint, pinned)
+            elsewhere = bool(self.confirmed)
+            proof = prove_continuity(self.job, trainer.model, feed, self.device, checkpoint, pinned, elsewhere)
             self.logbook.write(CONTINUITY, {"session": self.store.session, **proof})
         return trainer
 

@@ -11,20 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from specs.canonical import sha256_bytes, sha256_file
-from specs.errors import ResumeRefused
-from specs.parameters import ADDED_LATER, TrainingConfiguration, fingerprint, leaves
-from specs.words import compared
+from specs.parameters import TrainingConfiguration, fingerprint, leaves
 from tasks.allocator import in_effect
 from tasks.data.batch_plan import fill_limit
 from tasks.training.feed import PlannedStep
 from tasks.training.job import Job
 
 LIBRARIES = ("torch", "transformers", "peft", "accelerate", "tokenizers", "safetensors", "bitsandbytes", "numpy")
-
-NOT_NUMERIC = frozenset(
-    {"training.save_steps", "training.save_minutes", "training.keep_checkpoints", "versions.safetensors"}
-)
-"""Settings that may differ on resume: they change what is on the disk, not a single bit of the training."""
 
 
 def library_versions() -> dict[str, str]:
@@ -58,20 +51,6 @@ def recorded_settings(job: Job, device_name: str, tokenizer_sha256: str) -> dict
         "processes": job.training.ranks,
         **{f"versions.{k}": v for k, v in library_versions().items()},
     }
-
-
-def compare(was: dict[str, Any], now: dict[str, Any], folder: Path) -> None:
-    """Raise `ResumeRefused` with a table of what differs and matters; `folder` holds the checkpoints."""
-    was = {f"training.{name}": value for name, value in ADDED_LATER.items()} | was
-    names = sorted((was.keys() | now.keys()) - NOT_NUMERIC)
-    rows = [(n, str(was.get(n, "-")), str(now.get(n, "-"))) for n in names if was.get(n) != now.get(n)]
-    if not rows:
-        return
-    lines = compared(("what", "was", "now"), rows)
-    raise ResumeRefused(
-        "the checkpoint was written under other settings, and the rest would be another training:\n" + "\n".join(lines),
-        f"put these settings back and `gatewright resume`, or delete {folder} to train from the beginning",
-    )
 
 
 def effective_settings(job: Job, trainer: Any, steps: Sequence[PlannedStep], longest: int) -> dict[str, Any]:

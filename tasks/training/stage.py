@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from specs.canonical import canonical_bytes, sha256_file
-from specs.errors import GuardRefused, InputError, TrainingError
+from specs.errors import GuardRefused, InputError, ResumeRefused, TrainingError
 from specs.files import storage_errors, sync_folder, write_json
 from specs.parameters import TrainingConfiguration, TrainParameters, fingerprint
 from specs.stages import Progress, StageContext, StageResult
@@ -19,7 +19,8 @@ from tasks.data.objectives import taken
 from tasks.memory.devices import device_of_rank
 from tasks.parents import require_parent
 from tasks.stress.environment import require_same
-from tasks.training.job import Job
+from tasks.training.changes import CONFIRMED, DIFFERENCES, read_rows, write_rows
+from tasks.training.job import Job, WorkerResult
 from tasks.training.judgement import GO_ON, choose_judged, judge_step
 from tasks.training.launch import keep_results, run_training, training_notes
 
@@ -35,9 +36,10 @@ def run(context: StageContext, progress: Progress) -> StageResult:
     notes = take_over(context, job)
     if context.go_on:
         write_json(job.out / GO_ON, {"reason": context.go_on})
+    write_rows(job.out / CONFIRMED, context.confirmed)
     if context.spec.rehearsal is not None:
         notes += _stop_half_way(context, job, progress)
-    result = run_training(job, context.logs / "worker.log", progress)
+    result = _train(job, context.logs / "worker.log", progress)
     if not result.finished:
         raise TrainingError(
             f"the training ended after {result.steps} of {result.planned} steps", "`gatewright resume` goes on"
@@ -46,13 +48,25 @@ def run(context: StageContext, progress: Progress) -> StageResult:
     return StageResult(notes=[*notes, *training_notes(context.artifacts, context.spec.language)])
 
 
+def _train(job: Job, log: Path, progress: Progress) -> WorkerResult:
+    """Run the worker. A resume that only a person's word is missing to says how that is given."""
+    try:
+        return run_training(job, log, progress)
+    except ResumeRefused as refused:
+        rows = read_rows(job.out / DIFFERENCES)
+        if not rows or not all(row.may_be_confirmed for row in rows):
+            raise
+        way = "or `gatewright go-on --as WHO -m WHY` confirms the difference, then `gatewright resume`"
+        raise ResumeRefused(refused.message, f"{refused.hint}; {way}") from refused
+
+
 def _stop_half_way(context: StageContext, job: Job, progress: Progress) -> list[str]:
     """Of a rehearsal: train to the middle, save and end, so that the rest is a resume. Nothing once it went on."""
     if (job.out / "job.json").is_file() and (job.out / "job.json").read_bytes() == canonical_bytes(job):
         return []
     middle = max(1, read_plan(job.plan)[-1].step // 2)
     progress.say(f"rehearsal: saves and ends after step {middle}, then goes on")
-    run_training(job.model_copy(update={"stop_after_step": middle}), context.logs / "worker.log", progress)
+    _train(job.model_copy(update={"stop_after_step": middle}), context.logs / "worker.log", progress)
     return [
         f"演练：第 {middle} 步后保存并结束，随后恢复"
         if context.spec.language == "zh"

@@ -12,6 +12,7 @@ from typing import Any
 
 from specs.errors import WorkerError
 from specs.files import storage_errors, write_json
+from tasks.storage import library_storage_errors
 from tasks.training.models import load_weights, save_weights
 
 OPTIMIZER, SCHEDULER, SCALER = "optimizer.pt", "scheduler.pt", "scaler.pt"
@@ -25,7 +26,7 @@ def write_state(folder: Path, trainer: Any, counters: dict[str, Any], random_sta
     numbers are those of each rank, the rest is the same on all of them."""
     import torch
 
-    with storage_errors(folder):
+    with library_storage_errors(folder):
         save_weights(trainer.model, folder)
         torch.save(trainer.optimizer.state_dict(), folder / OPTIMIZER)
         torch.save(trainer.lr_scheduler.state_dict(), folder / SCHEDULER)

@@ -23,19 +23,24 @@ def allowed(settings: Mapping[str, Any]) -> float:
     return tolerance(settings["device"]["kind"], settings["requested"]["compute"]).repeated
 
 
+def _allowed_elsewhere(settings: Mapping[str, Any]) -> float:
+    """The same for a resume on another device or with other libraries, which a person confirmed."""
+    return tolerance(settings["device"]["kind"], settings["requested"]["compute"]).regrouped
+
+
 def beyond(was: float, now: float, share: float) -> float:
     """How much two values differ beyond a relative tolerance; the whole difference where there is none."""
     return max(0.0, abs(now - was) - share * abs(was))
 
 
-def interruptions(artifacts: Path) -> dict[str, Metric]:
-    """The metrics of resumes and spikes of one training."""
+def interruptions(artifacts: Path, confirmed: Lines = ()) -> dict[str, Metric]:
+    """The metrics of resumes and spikes of one training. `confirmed` are the differences that a person confirmed."""
     sessions, steps = logs.lines(artifacts / "sessions.jsonl"), logs.lines(artifacts / "metrics.jsonl")
     proofs = logs.lines(artifacts / "continuity.jsonl")
     found = {name: _spikes(steps, what) for name, what in SPIKES.items()}
     return found | {
         "roll_backs": Metric(value=len(logs.lines(artifacts / "spikes.jsonl")), unit="count"),
-        "resumes_unproven": _unproven(sessions, proofs, logs.document(artifacts / "settings.json")),
+        "resumes_unproven": _unproven(sessions, proofs, logs.document(artifacts / "settings.json"), confirmed),
         "continuity_checked": Metric(value=sum(_compared(line) for line in proofs), unit="count"),
     }
 
@@ -51,17 +56,20 @@ def _compared(proof: Mapping[str, Any]) -> int:
     return int(proof["steps"]) or 1
 
 
-def _unproven(sessions: Lines, proofs: Lines, settings: Mapping[str, Any]) -> Metric:
+def _unproven(sessions: Lines, proofs: Lines, settings: Mapping[str, Any], confirmed: Lines) -> Metric:
     """Sessions that began at a checkpoint, whose steps are part of the result, and whose pinned batch did not bring
-    the loss that it had. A session whose successor begins where it began itself left nothing in the result."""
+    the loss that it had, or that went on under differences which nobody confirmed. A session whose successor begins
+    where it began itself left nothing in the result."""
     if not sessions or not settings:
         return logs.missing("count", "sessions.jsonl or settings.json")
-    share = allowed(settings)
-    proven = {
-        int(line["session"])
-        for line in proofs
-        if line["proof"] == "pinned batch" and abs(line["largest_difference"]) <= share * abs(line.get("loss", 0.0))
-    }
+    changed = {int(s["session"]): s.get("confirmed") or [] for s in sessions}
+    proven = set()
+    for line in proofs:
+        rows = changed.get(int(line["session"]), [])
+        share = _allowed_elsewhere(settings) if rows else allowed(settings)
+        same = line["proof"] == "pinned batch" and abs(line["largest_difference"]) <= share * abs(line.get("loss", 0.0))
+        if same and all(row in confirmed for row in rows):
+            proven.add(int(line["session"]))
     following = [int(s["from_step"]) for s in sessions[1:]]
     unproven = 0
     for number, session in enumerate(sessions):

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from flows.audit import verify
 from flows.ledgers import ledger_of_run
-from flows.overruling import overrule
+from flows.overruling import about, overrule
 from flows.starting import start_run
 from flows.state import fold
 from flows.workspace import Workspace
-from specs.errors import DecisionRefused, InputError, PolicyRefused, TrainingError
+from specs.errors import DecisionRefused, InputError, PolicyRefused, ResumeRefused, TrainingError
+from specs.events import JudgementOverruled, ResumeConfirmed
 from specs.files import write_json
+from specs.resuming import Changed, table, unconfirmed
 from specs.stages import StageContext
+from tasks.training.changes import DIFFERENCES, write_rows
 from tasks.training.judgement import Judgement
 from tests.support import light_run
 
@@ -103,9 +107,74 @@ def test_nothing_goes_on_that_was_not_ended(ended):
         overrule(ended, ledger, who, "seen", authentication="terminal")
 
 
-def test_a_record_by_somebody_who_may_not_is_found_by_the_audit(ended):
-    from specs.events import JudgementOverruled
+ROWS = [
+    Changed(what="device", was="AVX512", now="AVX2"),
+    Changed(what="versions.numpy", was="1.0", now="2.0"),
+]
 
+
+@pytest.fixture
+def refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Workspace]:
+    """Makes a run whose training was refused because this differs; it goes on once all of it is confirmed."""
+
+    def make(rows: list[Changed]) -> Workspace:
+        def resumed(context: StageContext) -> None:
+            if context.stage == "train" and (left := unconfirmed(rows, context.confirmed)):
+                write_rows(context.checkpoints_dir / "worker" / DIFFERENCES, rows)
+                raise ResumeRefused("the checkpoint was written under other settings\n" + "\n".join(table(left)))
+
+        monkeypatch.setitem(light_run.HOW, "while_running", resumed)
+        monkeypatch.setitem(light_run.HOW, "workers", False)
+        workspace = start_run(light_run.make_project(tmp_path / "light"), "r1")
+        while light_run.passage(workspace).ending == "waiting":
+            light_run.decide(workspace)
+        return workspace
+
+    return make
+
+
+def test_another_device_or_library_is_gone_on_with_once_a_person_confirmed_the_table_that_was_shown(refused):
+    workspace = refused(ROWS)
+    ledger = ledger_of_run(workspace)
+    shown = about(workspace, ledger)
+    assert any("versions.numpy  1.0     2.0" in line for line in shown)
+    with pytest.raises(DecisionRefused, match="for another reason meanwhile"):
+        overrule(workspace, ledger, "me", "same card", authentication="terminal", shown=shown[:-1])
+    assert light_run.passage(workspace).ending == "failed"
+    event = overrule(workspace, ledger, "me", "the losses agree", authentication="terminal", shown=shown)
+    assert (event.kind, event.payload["differences"]) == ("resume.confirmed", [row.model_dump() for row in ROWS])
+    assert light_run.passage(workspace).ending == "waiting"
+    assert fold(ledger.events("r1")).attempts["train"][-1].state == "published"
+    report = verify(ledger, "r1", workspace.folder)
+    assert report.ok, [s for s in report.authority.steps if not s.ok]
+
+
+def test_what_makes_it_another_training_cannot_be_confirmed(refused):
+    workspace = refused([*ROWS, Changed(what="samples_sha256", was="a", now="b")])
+    with pytest.raises(DecisionRefused, match="another training, which nobody can confirm") as caught:
+        overrule(workspace, ledger_of_run(workspace), "me", "why not", authentication="terminal")
+    assert "samples_sha256" in caught.value.message
+    assert "numpy" not in caught.value.message
+
+
+def test_a_confirmation_by_somebody_who_may_not_is_found_by_the_audit(refused):
+    workspace = refused(ROWS)
+    ledger = ledger_of_run(workspace)
+    attempt = fold(ledger.events("r1")).attempts["train"][-1]
+    said = ResumeConfirmed(
+        stage="train",
+        attempt=attempt.number,
+        parameters=attempt.parameters,
+        differences=ROWS,
+        reason="mine",
+        authentication="terminal",
+    )
+    ledger.append("r1", said, "mallory")
+    report = verify(ledger, "r1", workspace.folder)
+    assert any("'mallory' is not an approver" in step.detail for step in report.authority.steps)
+
+
+def test_a_record_by_somebody_who_may_not_is_found_by_the_audit(ended):
     ledger = ledger_of_run(ended)
     attempt = fold(ledger.events("r1")).attempts["train"][-1]
     said = JudgementOverruled(

@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from specs.errors import StorageError, WorkerError
 from tasks.training.checkpoints import MANIFEST, CheckpointStore, find_fault
+from tasks.training.launch import session_notes
 from tasks.training.logbook import Logbook
 
 
@@ -82,6 +85,47 @@ def test_a_save_that_fails_leaves_the_last_one(tmp_path):
     assert newest is not None
     assert newest.step == 1
     assert [p.name for p in passed] == ["00000002.s1.partial"]
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(1, 9), st.booleans()), max_size=5, unique_by=lambda one: one[0]), st.integers(1, 3)
+)
+def test_no_damage_makes_retention_delete_what_is_whole(tmp_path_factory, saved, keep):
+    """Checkpoints of any steps, any of them damaged: after a resume and one more save, that save is there, with the
+    whole one that it went on from where two are kept, and what was passed over too."""
+    folder = tmp_path_factory.mktemp("store")
+    for step, damaged in saved:
+        store_in(folder, keep=9).publish(step, write, 100)
+        if damaged:
+            (folder / f"{step:08d}" / "weights").unlink()
+    store = store_in(folder, keep=keep, session=2)
+    newest, passed = store.newest()
+    step = 1 + (newest.step if newest else 0)
+    store.publish(step, write, 100)
+    whole = sorted([s for s, damaged in saved if not damaged and s < step] + [step])
+    assert all(find_fault(folder / f"{s:08d}") is None for s in whole[-min(keep, 2) :])
+    left = [p.name for p in passed if p.name != f"{step:08d}"]
+    assert set(left) <= set(names(folder))
+
+
+def test_why_a_checkpoint_was_passed_over_is_said_in_the_language_of_the_project(tmp_path):
+    store = store_in(tmp_path, keep=9)
+    for step in (1, 2, 3, 4):
+        store.publish(step, write, 100)
+    (tmp_path / "00000004").rename(tmp_path / "00000004.s1.partial")
+    (tmp_path / "00000003" / "weights").unlink()
+    (tmp_path / "00000002" / MANIFEST).unlink()
+    passed = [p.model_dump(mode="json") for p in store.newest()[1]]
+    sessions = [{"session": 2, "from_step": 1, "passed_over": [*passed, {"name": "9", "reason": "as it was told"}]}]
+    chinese, english = (session_notes(sessions, language) for language in ("zh", "en"))
+    assert [note.partition("未使用检查点 ")[2] for note in chinese] == [
+        "00000004.s1.partial（保存未完成）",
+        "00000003（缺少 weights）",
+        "00000002（清单缺失或无法读取）",
+        "9（as it was told）",
+    ]
+    assert english[1] == "start 2: passed over checkpoint 00000003: weights is missing"
 
 
 def test_nothing_is_deleted_before_the_next_is_published(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import time
@@ -12,8 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from specs.canonical import sha256_file
 from specs.parameters import LoraParameters
+from tasks.training.changes import CONFIRMED, DIFFERENCES, read_rows, write_rows
 from tasks.training.job import Job
+from tasks.training.launch import session_notes
 from tests.support.forked import ForkedWorker, train
 from tests.support.samples import small_training
 
@@ -205,7 +209,8 @@ def test_a_checkpoint_without_its_state_is_passed_over_for_the_one_before(name, 
     job = killed(tmp_path)
     (tmp_path / "checkpoints" / "00000004" / name).unlink()
     assert train(job).result()["resumed_from"] == 2
-    assert sessions(tmp_path / "out")[1]["passed_over"] == [{"name": "00000004", "reason": f"{name} is missing"}]
+    [passed] = sessions(tmp_path / "out")[1]["passed_over"]
+    assert (passed["name"], passed["reason"]) == ("00000004", f"{name} is missing")
     same_training(uninterrupted, tmp_path / "out")
 
 
@@ -234,6 +239,36 @@ def test_other_settings_on_resume_are_refused_with_what_was_and_is(name, changed
     assert ended.error()["class"] == "ResumeRefused"
     assert name in ended.error()["message"]
     assert "was" in ended.error()["message"]
+
+
+def written_elsewhere(checkpoint: Path) -> None:
+    """A checkpoint of another version of NumPy, whole in everything else."""
+    state = json.loads((checkpoint / "state.json").read_bytes())
+    state["settings"]["versions.numpy"] = "1.0.0"
+    (checkpoint / "state.json").write_text(json.dumps(state))
+    manifest = json.loads((checkpoint / "manifest.json").read_bytes())
+    files = [[n, (checkpoint / n).stat().st_size, sha256_file(checkpoint / n)] for n, _, _ in manifest["files"]]
+    (checkpoint / "manifest.json").write_text(json.dumps({**manifest, "files": files}))
+
+
+def test_other_libraries_are_refused_with_a_table_until_a_person_confirms_just_that(killed, uninterrupted, tmp_path):
+    job, out = killed(tmp_path), tmp_path / "out"
+    written_elsewhere(tmp_path / "checkpoints" / "00000004")
+    refused = train(job).error()
+    assert refused["class"] == "ResumeRefused"
+    assert re.search(r"versions\.numpy +1\.0\.0 +2", refused["message"])
+    [row] = read_rows(out / DIFFERENCES)
+    write_rows(out / CONFIRMED, [row.model_copy(update={"now": "9.9"})])
+    assert train(job).error()["class"] == "ResumeRefused"  # another version than the one that was confirmed
+    write_rows(out / CONFIRMED, [row])
+    fault(job, "other_weights")
+    assert "its pinned batch" in train(job, FAULTY).error()["message"]  # what is proven is proven all the same
+    assert train(job).result()["finished"]
+    same_training(uninterrupted, out)
+    assert sessions(out)[-1]["confirmed"] == [row.model_dump()]
+    assert not (out / DIFFERENCES).exists()
+    for language, word in (("en", "as a person confirmed: versions.numpy: 1.0.0 -> "), ("zh", "经人确认")):
+        assert any(word in note for note in session_notes(sessions(out), language))
 
 
 def test_another_save_interval_may_be_asked_for_on_resume(killed, uninterrupted, tmp_path):

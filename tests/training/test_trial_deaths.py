@@ -14,16 +14,21 @@ import pytest
 
 from specs.canonical import sha256_file
 from specs.criteria import Metric
-from specs.errors import OutOfMemory
+from specs.errors import OutOfMemory, StorageError
+from specs.files import write_json, write_lines
 from specs.stages import Quiet
 from specs.trials import TrialParameters, TrialRecord, TrialsReport
 from tasks import dry_run_trials
 from tasks.dry_run_trials import Material, Place, make_trials, notes
 from tasks.models.folder import digest_model
 from tasks.pool import training_pool
+from tasks.training.job import Job
+from tasks.training.logbook import PROBES
 from tasks.training.trial_ends import STARTED, begin, die, end_of, leave_out, was_cut_off
 from tasks.training.trial_records import read_records
+from tasks.training.trial_worker import Trials
 from tasks.verify.trials import trial_metrics
+from tasks.worker_ends import WorkerDied
 from tests.support.forked import _CONTEXT, TIMEOUT_S
 from tests.support.samples import small_training, training_samples
 
@@ -163,22 +168,88 @@ def test_with_a_base_trial_everything_that_stands_beside_it_is_left_out(trials_w
     assert made.faulty().value == 0
 
 
-def test_a_worker_that_dies_between_trials_fails_the_stage_and_takes_no_trial_with_it(
-    monkeypatch, tmp_path, tiny_model, samples_file
-):
-    """And a trial that was cut off with the whole stage is not what the next worker dies of."""
-    monkeypatch.setattr(dry_run_trials, "run_worker", lambda *args, **kwargs: _raise(OutOfMemory("no memory", "hint")))
-    arguments = (small_training(), TRIALS, material(tiny_model, samples_file), None, place(tmp_path), Quiet())
-    for _ in range(2):
-        with pytest.raises(OutOfMemory):
-            make_trials(*arguments)
-        cut_off = tmp_path / "work" / "small" / "base-17" / "worker"
-        assert end_of(cut_off) is None
-        begin(cut_off)
+@dataclass
+class Between:
+    """A worker that dies before it begins with the next trial whenever its turn is in `deaths`; else it runs one."""
+
+    jobs: Path
+    deaths: set[int]
+    fails: Exception | None = None
+    turns: int = 0
+
+    def run(self, *args: object, **kwargs: object) -> dict[str, Any]:
+        self.turns += 1
+        if self.fails:
+            raise self.fails
+        if self.turns in self.deaths:
+            raise OutOfMemory("out of memory: no room for the libraries", "hint")
+        due = [job for job in self._jobs() if end_of(job.out) is None]
+        _end_well(due[0])
+        if len(due) > 1:
+            raise WorkerDied("the worker was killed", "hint", 9)  # between this trial and the next one
+        return {"trials": len(due)}
+
+    def _jobs(self) -> list[Job]:
+        return Trials.model_validate_json(self.jobs.read_bytes()).jobs
 
 
-def _raise(error: Exception) -> Any:
-    raise error
+def _end_well(job: Job) -> None:
+    begin(job.out)
+    write_lines(
+        job.out / PROBES, [{"step": 0, "loss": 2.0}, {"step": 4, "loss": 1.0 + job.training.seed * job.training.lr}]
+    )
+    write_json(job.out / "result.json", {})
+
+
+@pytest.fixture
+def between(monkeypatch, tmp_path, tiny_model, samples_file) -> Callable[..., tuple[Between, TrialsReport]]:
+    def make(*deaths: int, fails: Exception | None = None) -> tuple[Between, TrialsReport]:
+        worker = Between(tmp_path / "work" / "small" / "jobs.json", set(deaths), fails)
+        monkeypatch.setattr(dry_run_trials, "run_worker", worker.run)
+        one = material(tiny_model, samples_file)
+        return worker, make_trials(small_training(), TRIALS, one, None, place(tmp_path), Quiet())
+
+    return make
+
+
+def test_a_worker_that_dies_after_each_trial_is_started_for_the_next_one_and_no_trial_is_lost(between):
+    worker, report = between()
+    assert worker.turns == 6
+    assert all(o.change is not None for o in report.outcomes)
+
+
+def test_a_worker_that_dies_once_before_a_trial_is_started_again_and_no_trial_is_lost(between):
+    worker, report = between(1)
+    assert worker.turns == 7
+    assert all(o.change is not None for o in report.outcomes)
+
+
+def test_a_worker_that_always_dies_before_a_trial_ends_it_and_never_the_dry_run(between, tmp_path):
+    _, report = between(3, 4)  # two trials ended, then twice before lr-up-17
+    outcomes = {o.name: o for o in report.outcomes}
+    assert (outcomes["lr-up"].trend, outcomes["lr-down"].change is not None) == ("died", True)
+    records = {f"{r.name}-{r.seed}": r for r in read_records(tmp_path / "artifacts" / "trials.jsonl")}
+    assert (records["lr-up-17"].outcome, records["lr-up-17"].steps, records["lr-up-17"].seconds) == ("died", 0, None)
+    assert "no room for the libraries" in records["lr-up-17"].why
+    assert records["lr-up-18"].outcome == "left_out"
+
+
+def test_where_no_worker_ever_begins_no_setting_has_a_result_and_the_reason_is_said(between, tmp_path):
+    worker, report = between(*range(1, 100))
+    assert worker.turns == 2
+    assert {o.cause.key for o in report.outcomes if o.cause} == {"base_died"}
+    assert "no room for the libraries" in "".join(notes(report, "zh"))
+    assert Made(tmp_path / "artifacts", Path()).faulty().value == 0
+
+
+def test_a_trial_that_was_cut_off_with_the_whole_stage_is_not_what_the_next_worker_dies_of(between, tmp_path):
+    with pytest.raises(StorageError):
+        between(fails=StorageError("no space left"))
+    cut_off = tmp_path / "work" / "small" / "base-17" / "worker"
+    begin(cut_off)
+    worker, report = between(1)
+    assert worker.turns == 7
+    assert all(o.change is not None for o in report.outcomes)
 
 
 def test_a_trial_ends_once_and_how_it_ended_is_read_back(tmp_path):

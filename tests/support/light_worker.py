@@ -58,7 +58,8 @@ def body(job: Path, channel: Channel, stop: StopRequest) -> None:
     elif do == "load":
         with ends_at_once(stop, channel, "nothing is lost"):
             channel.event(loading=True)
-            time.sleep(600)
+            time.sleep(60)
+            job.with_name("loaded").write_text("")
     elif do == "hang":
         channel.event(waiting=True)
         time.sleep(600)

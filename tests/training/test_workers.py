@@ -306,6 +306,7 @@ def test_a_stop_while_loading_ends_the_worker_inside_the_call_that_loads(tmp_pat
         run_worker(
             LIGHT, job_of(tmp_path, "load"), tmp_path / "log", Quiet(), lambda _: stop.request("SIGUSR1"), stop=stop
         )
+    assert not (tmp_path / "loaded").exists()
     assert gone(int((tmp_path / "pid").read_text()))
 
 

@@ -101,8 +101,12 @@ def test_a_family_survives_its_file(recorded: Family):
 
 
 def test_what_was_not_recorded_is_refused(recorded: Family):
-    with pytest.raises(InputError, match="not recorded"):
-        recorded.account(member(recorded.settings, 2, 256, 1, "sgd"))
+    one = [record.model_dump() for record in recorded.recorded if not record.several]
+    single = Family.model_validate(recorded.model_dump() | {"recorded": one})
+    assert single.account(member(single.settings, 1, 256, 1, "adamw_fused")).method == "derived"
+    for asked, batch in ((recorded, (2, 256, 1, "sgd")), (single, (2, 256, 1, "adamw_fused"))):
+        with pytest.raises(InputError, match="not recorded"):
+            asked.account(member(asked.settings, *batch))
 
 
 @given(st.integers(1, 10**6), st.sampled_from(["1", "S", "SS", "B", "BS", "BSS"]))

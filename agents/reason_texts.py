@@ -222,6 +222,18 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "; it never was: processor time stands for it",
         "；但本机从未空闲，故以处理器时间推算",
     ),
+    "x_no_config": (
+        "; operations as 6 for each parameter and token: the model's config.json does not say its layers and heads",
+        "；运算量按每参数每词元 6 次计：模型的 config.json 未给出层数与注意力头数",
+    ),
+    "x_no_matrices": (
+        "; operations as 6 for each parameter and token: no matrix of the model's weights is named by a layer",
+        "；运算量按每参数每词元 6 次计：模型权重中没有按层命名的矩阵",
+    ),
+    "x_packed": (
+        "; operations as 6 for each parameter and token: the model's weights are stored packed",
+        "；运算量按每参数每词元 6 次计：模型权重以压缩形式存储",
+    ),
     "x_less_load": (
         ", less {share} % that other programs added",
         "，扣除其他程序占去的 {share} %",

@@ -8,7 +8,8 @@ from typing import Any
 
 from agents import work as counted
 from agents.contract import ProposerContext
-from agents.facts import DataFacts, parameter_count
+from agents.facts import DataFacts
+from agents.operations import products_of
 from agents.rates import LEAST_SPREAD, WITHIN, Estimate, Timed, idle_seconds, predict
 from agents.reason_texts import text
 from specs.costs import STAGE_SECONDS, Took
@@ -58,6 +59,9 @@ def _expectation(
     why = text(context.spec.language, key, pieces=pieces)
     if pieces and all(c.others_cpu_share is not None and c.others_cpu_share >= BUSY for c in context.costs):
         why += text(context.spec.language, "x_always_busy")
+    model = products_of(context.base_model)
+    if "operations" in work and model is not None and model.lacks:
+        why += text(context.spec.language, f"x_{model.lacks}")
     return Expectation(
         metric=metric,
         value=_rounded(found.seconds / per),
@@ -122,16 +126,16 @@ def training_times(
     """Step time and hours of a stage that trains `samples` samples; what cannot be counted is left out."""
     if stage == "train" and (measured := _measured(context)) is not None:
         return [measured]
-    size, mean = parameter_count(context.base_model), counted.mean_tokens(facts)
-    if size is None or mean is None:
+    model, mean = products_of(context.base_model), counted.mean_tokens(facts)
+    if model is None or mean is None:
         return []
     setting = setting_of(training)
-    whole = counted.all_steps(size, training, mean, samples)
+    whole = counted.all_steps(model, training, mean, samples)
     asked: list[tuple[str, str, Mapping[str, float]]] = []
     if stage == "dry_run":
-        asked = [("seconds_per_step", "s", counted.mean_step(size, training, mean))]
+        asked = [("seconds_per_step", "s", counted.mean_step(model, training, mean))]
     elif stage == "stress_test":
-        asked = [("seconds_per_step", "s", counted.worst_step(size, training)), ("planned_hours", "h", whole)]
+        asked = [("seconds_per_step", "s", counted.worst_step(model, training)), ("planned_hours", "h", whole)]
     elif stage == "train":
         asked = [("training_hours", "h", whole)]
     found = [expected_time(context, stage, metric, unit, work, setting) for metric, unit, work in asked]

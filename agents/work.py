@@ -12,15 +12,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from agents.contract import ProposerContext
-from agents.facts import SECONDS_PER_MICRO_BATCH, DataFacts, parameter_count, seconds_per_token, source_rows
+from agents.facts import SECONDS_PER_MICRO_BATCH, DataFacts, seconds_per_operation, source_rows
+from agents.operations import Products, products_of
 from agents.training_rules import planned_steps
 from specs.parameters import EvaluateParameters, TrainingConfiguration
 from specs.trials import TrialParameters
 
 Work = dict[str, float]
-
-OPERATIONS_PER_TOKEN = 6
-"""For each parameter, forward and backward; a forward pass alone is a third."""
 
 STARTS: Work = {"data": 0.15, "dry_run": 3, "stress_test": 2, "train": 1, "evaluate": 1}
 """Worker processes that a stage starts one after the other; the dry run's proof of resume takes two, and the data stage
@@ -41,22 +39,23 @@ _MEMORY_BYTES_PER_S, _SECONDS_PER_TOKEN = 20e9, 5e-3
 
 def seconds_of_units(context: ProposerContext) -> dict[str, float] | None:
     """The rule of thumb for each unit; null where the speed of the device or the size of the model is not known."""
-    parameters = parameter_count(context.base_model)
-    per_token = seconds_per_token(parameters, context.device)
-    if per_token is None or parameters is None:
+    model, of_operation = products_of(context.base_model), seconds_per_operation(context.device)
+    if model is None or of_operation is None:
         return None
     return {
         "starts": SECONDS_PER_START,
         "micro_batches": SECONDS_PER_MICRO_BATCH,
-        "operations": per_token / (OPERATIONS_PER_TOKEN * parameters),
+        "operations": of_operation,
         "rows": SECONDS_PER_ROW,
-        "generated": _SECONDS_PER_TOKEN + 4 * parameters / _MEMORY_BYTES_PER_S,
+        "generated": _SECONDS_PER_TOKEN + 4 * model.parameters / _MEMORY_BYTES_PER_S,
     }
 
 
-def training_work(parameters: int, tokens: float, passes: float) -> Work:
-    """Of `passes` forward and backward passes over so many tokens in all."""
-    return {"micro_batches": passes, "operations": OPERATIONS_PER_TOKEN * parameters * tokens}
+def training_work(
+    model: Products, training: TrainingConfiguration, tokens: float, length: float, passes: float
+) -> Work:
+    """Of `passes` forward and backward passes over so many tokens in all, of samples of this length."""
+    return {"micro_batches": passes, "operations": model.training(tokens, tokens * length, training)}
 
 
 def mean_tokens(facts: DataFacts) -> float | None:
@@ -64,25 +63,26 @@ def mean_tokens(facts: DataFacts) -> float | None:
     return facts.mean or (facts.longest * 0.6 if facts.longest else None)
 
 
-def mean_step(parameters: int, training: TrainingConfiguration, mean: float) -> Work:
+def mean_step(model: Products, training: TrainingConfiguration, mean: float) -> Work:
     """An optimizer step of samples of the mean length."""
     tokens = _within_a_step(training, training.effective_batch * mean)
-    return training_work(parameters, tokens, _passes(training, mean, training.effective_batch))
+    return training_work(model, training, tokens, mean, _passes(training, mean, training.effective_batch))
 
 
-def worst_step(parameters: int, training: TrainingConfiguration) -> Work:
+def worst_step(model: Products, training: TrainingConfiguration) -> Work:
     """An optimizer step of the longest samples."""
-    tokens = _within_a_step(training, float(training.effective_batch * training.max_length))
-    return training_work(parameters, tokens, training.gradient_accumulation)
+    length = training.max_length
+    tokens = _within_a_step(training, float(training.effective_batch * length))
+    return training_work(model, training, tokens, length, training.gradient_accumulation)
 
 
 def _within_a_step(training: TrainingConfiguration, tokens: float) -> float:
     return tokens if training.max_tokens_per_step is None else min(tokens, float(training.max_tokens_per_step))
 
 
-def all_steps(parameters: int, training: TrainingConfiguration, mean: float, samples: int) -> Work:
+def all_steps(model: Products, training: TrainingConfiguration, mean: float, samples: int) -> Work:
     """The training of so many samples, those of later epochs counted again."""
-    return training_work(parameters, samples * mean, _passes(training, mean, samples))
+    return training_work(model, training, samples * mean, mean, _passes(training, mean, samples))
 
 
 def _passes(training: TrainingConfiguration, mean: float, samples: int) -> int:
@@ -105,20 +105,20 @@ def stage_work(
     if stage == "data":
         counted = rows if rows is not None else source_rows(context)
         return {"starts": STARTS[stage], "rows": counted} if counted else None
-    size, mean = parameter_count(context.base_model), mean_tokens(facts)
-    if size is None or mean is None or stage not in STARTS:
+    model, mean = products_of(context.base_model), mean_tokens(facts)
+    if model is None or mean is None or stage not in STARTS:
         return None
     starts = {"starts": STARTS[stage]}
     if stage == "evaluate":
-        return starts | _evaluation(size, EvaluateParameters.model_validate(dict(parameters)), mean, samples)
+        return starts | _evaluation(model, EvaluateParameters.model_validate(dict(parameters)), mean, samples)
     training = TrainingConfiguration.model_validate(parameters["training"])
     if stage == "stress_test":
         steps = 2 * (int(parameters.get("growth_steps") or 0) + STRESS_STEPS)
-        return starts | _times(worst_step(size, training), steps)
+        return starts | _times(worst_step(model, training), steps)
     if stage == "dry_run":
         steps = planned_steps(samples, training).steps + PROOF_STEPS + _trial_steps(parameters)
-        return starts | _times(mean_step(size, training, mean), steps)
-    return starts | all_steps(size, training, mean, samples)
+        return starts | _times(mean_step(model, training, mean), steps)
+    return starts | all_steps(model, training, mean, samples)
 
 
 def _times(work: Work, count: float) -> Work:
@@ -132,12 +132,11 @@ def _trial_steps(parameters: Mapping[str, Any]) -> int:
     return (1 + kinds) * trials.repeats * trials.steps if kinds else 0
 
 
-def _evaluation(size: int, parameters: EvaluateParameters, mean: float, samples: int) -> Work:
+def _evaluation(model: Products, parameters: EvaluateParameters, mean: float, samples: int) -> Work:
     passes = LOSSES_OF_A_SAMPLE * samples
-    forward = OPERATIONS_PER_TOKEN / 3 * size * mean * passes
     answers = 2 * min(parameters.generations, samples) * parameters.max_new_tokens
     return {
         "micro_batches": passes / parameters.loss_batch,
-        "operations": forward,
+        "operations": model.forward(mean * passes, mean**2 * passes),
         "generated": answers / parameters.generation_batch,
     }

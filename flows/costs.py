@@ -17,7 +17,7 @@ from filelock import FileLock
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from agents.facts import parameter_count
+from agents.operations import products_of
 from agents.times import setting_of
 from agents.work import training_work
 from specs.base import Language
@@ -25,6 +25,7 @@ from specs.bilingual import Texts
 from specs.canonical import canonical_bytes
 from specs.costs import COUNTING, STAGE_SECONDS, Took
 from specs.files import read_lines, write_bytes
+from specs.parameters import TrainingConfiguration
 from specs.places import home
 from specs.proposals import Proposal
 from tasks.models.resolve import ResolvedModel
@@ -98,18 +99,19 @@ def took_of(proposal: Proposal, folder: Path, meter: Meter, model: ResolvedModel
         found.append({"kind": "stage", "work": work, "wall_s": meter.wall_s, "cpu_s": cpu_s, "model": own})
     asked, trained = proposal.parameters.get("training"), proposal.parameters.get("model")
     if asked and model is not None and trained in (None, model.source):
-        about = {"kind": "steps", "model": model.sha256, "setting": setting_of(asked)}
-        found += [{**piece, **about} for piece in steps_of(folder / "artifacts", model.folder)]
+        training = TrainingConfiguration.model_validate(asked)
+        about = {"kind": "steps", "model": model.sha256, "setting": setting_of(training)}
+        found += [{**piece, **about} for piece in steps_of(folder / "artifacts", model.folder, training)]
     if not found:
         return []
     common = {"stage": stage, "device": machine(), "others_cpu_share": meter.others, "counting": COUNTING}
     return [Took.model_validate({**piece, **common}) for piece in found]
 
 
-def steps_of(artifacts: Path, model: Path) -> Iterator[dict[str, Any]]:
+def steps_of(artifacts: Path, model: Path, training: TrainingConfiguration) -> Iterator[dict[str, Any]]:
     """The training steps of an attempt in two pieces, those with light and those with heavy micro batches: together
     they tell what a micro batch costs beside its tokens. Nothing where there are too few."""
-    size = parameter_count(model)
+    products = products_of(model)
     lines = read_lines(artifacts / METRICS, missing_ok=True)
     passes: dict[int, int] = {}
     for line in read_lines(artifacts / MICRO_BATCHES, missing_ok=True):
@@ -117,12 +119,15 @@ def steps_of(artifacts: Path, model: Path) -> Iterator[dict[str, Any]]:
     sessions = read_lines(artifacts / SESSIONS, missing_ok=True)
     first = {line["from_step"] + 1 for line in sessions if "from_step" in line}
     steps = [s for s in lines if s["step"] not in first and passes.get(s["step"]) and s.get("seconds")]
-    if size is None or len(steps) < SHORTEST_STEPS:
+    if products is None or len(steps) < SHORTEST_STEPS:
         return
     steps.sort(key=lambda s: s["padded_tokens"] / passes[s["step"]])
     half = len(steps) // 2
     for piece in (steps[:half], steps[half:]):
-        work = training_work(size, sum(s["padded_tokens"] for s in piece), sum(passes[s["step"]] for s in piece))
+        tokens = sum(s["padded_tokens"] for s in piece)
+        squares = sum(s["padded_tokens"] ** 2 / s["samples"] for s in piece)
+        passed = sum(passes[s["step"]] for s in piece)
+        work = training_work(products, training, tokens, squares / tokens, passed)
         yield {"work": work, "wall_s": sum(float(s["seconds"]) for s in piece), **_computed(piece)}
 
 

@@ -15,7 +15,7 @@ TITLES: dict[str, dict[Language, str]] = {STAGE_SECONDS: {"en": "time of the who
 """Of what every stage has and no artifact shows, so that it is no metric."""
 
 
-COUNTING = 2
+COUNTING = 3
 """Version of how work is counted: what was counted otherwise says nothing of the rates of now."""
 
 

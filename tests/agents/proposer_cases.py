@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,17 @@ def memory_of(bytes_per_sample: int, usable: int) -> MemoryFunction:
 
 def write_model(folder: Path, parameters: int) -> Path:
     """A model folder whose safetensors header claims this many parameters; it holds no weights."""
+    return write_weights(folder, {"w": (parameters,)})
+
+
+def write_weights(
+    folder: Path, shapes: Mapping[str, tuple[int, ...]], *, config: Mapping[str, Any] | None = None, dtype: str = "F32"
+) -> Path:
+    """A model folder with the header of these weights, without the weights; with a configuration where one is given."""
     folder.mkdir(parents=True)
-    header = json.dumps({"w": {"dtype": "F32", "shape": [parameters], "data_offsets": [0, 0]}}).encode()
+    found = {name: {"dtype": dtype, "shape": list(shape), "data_offsets": [0, 0]} for name, shape in shapes.items()}
+    header = json.dumps(found).encode()
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+    if config is not None:
+        (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     return folder

@@ -68,7 +68,7 @@ def test_a_home_that_cannot_be_written_loses_no_stage_and_says_so(home: Path):
 def steps(artifacts: Path, count: int, **more: Any) -> None:
     artifacts.mkdir(exist_ok=True)
     lines = [
-        {"step": n, "seconds": 0.1 * n, "padded_tokens": 100 * n, "cpu_seconds": 0.15 * n, **more}
+        {"step": n, "seconds": 0.1 * n, "padded_tokens": 100 * n, "cpu_seconds": 0.15 * n, "samples": 2 * n, **more}
         for n in range(1, count + 1)
     ]
     (artifacts / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -80,7 +80,7 @@ def steps(artifacts: Path, count: int, **more: Any) -> None:
 def test_steps_are_kept_in_a_light_and_a_heavy_piece_without_those_that_begin_a_session(tmp_path: Path):
     model = write_model(tmp_path / "m", 1000)
     steps(tmp_path / "a", 10)
-    light, heavy = costs.steps_of(tmp_path / "a", model)
+    light, heavy = costs.steps_of(tmp_path / "a", model, TrainingConfiguration())
     assert light["work"] == {"micro_batches": 8, "operations": 6 * 1000 * 100 * (2 + 3 + 4 + 5)}
     assert heavy["work"] == {"micro_batches": 8, "operations": 6 * 1000 * 100 * (7 + 8 + 9 + 10)}
     assert (light["wall_s"], heavy["cpu_s"]) == (pytest.approx(1.4), pytest.approx(5.1))
@@ -106,6 +106,6 @@ def test_files_that_cannot_be_read_lose_no_stage_and_say_why_its_times_are_unkno
 def test_few_steps_and_steps_without_processor_time_claim_no_more_than_they_know(tmp_path: Path):
     model = write_model(tmp_path / "m", 1000)
     steps(tmp_path / "a", 4)
-    assert list(costs.steps_of(tmp_path / "a", model)) == []
+    assert list(costs.steps_of(tmp_path / "a", model, TrainingConfiguration())) == []
     steps(tmp_path / "a", 10, cpu_seconds=None)
-    assert all("cpu_s" not in piece for piece in costs.steps_of(tmp_path / "a", model))
+    assert all("cpu_s" not in piece for piece in costs.steps_of(tmp_path / "a", model, TrainingConfiguration()))

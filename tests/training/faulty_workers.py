@@ -35,7 +35,16 @@ def die() -> None:
 
 class FaultyStore(CheckpointStore):
     """`kill_in_save`: dies when everything is written and nothing is renamed. `no_rename`: the same, but the files
-    were written under the final name from the start, as a store without the atomic rename would."""
+    were written under the final name from the start, as a store without the atomic rename would. `full`: no file may
+    grow beyond `bytes` while the checkpoint of the step is written, as on a volume that fills up meanwhile."""
+
+    def publish(self, step: int, write: Any, expected_bytes: int) -> Any:
+        if fault()["kind"] == "full" and step == fault()["step"]:
+            import resource
+
+            _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (fault()["bytes"], most))
+        return super().publish(step, write, expected_bytes)
 
     def _make_visible(self, partial: Path, target: Path) -> None:
         kind, step = fault()["kind"], fault()["step"]

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from specs.errors import StorageError
+from tasks.storage import library_storage_errors
 from tasks.training.job import Job
 from tests.support.forked import train
 
@@ -76,6 +78,40 @@ def test_a_full_disk_is_said_before_the_first_step(job_in, tmp_path):
     assert (ended.code, ended.error()["class"]) == (1, "StorageError")
     assert "no space for 3 checkpoints" in ended.error()["message"]
     assert not (tmp_path / "out" / "metrics.jsonl").exists() or not (tmp_path / "out" / "metrics.jsonl").read_text()
+
+
+@pytest.mark.parametrize("full_at", ["optimizer.pt", pytest.param("adapter", marks=pytest.mark.slow)])
+def test_a_disk_that_fills_up_in_a_save_is_said_and_costs_no_checkpoint(full_at, killed, uninterrupted, tmp_path):
+    """torch and safetensors tell it in words of their own, and neither as an `OSError`."""
+    job = killed(tmp_path)
+    adapter = (tmp_path / "checkpoints" / "00000004" / "adapter_model.safetensors").stat().st_size
+    room = adapter + 1000 if full_at == "optimizer.pt" else adapter - 1000
+    job.with_name("fault.json").write_text(json.dumps({"kind": "full", "step": 6, "bytes": room}))
+    ended = train(job, FAULTY)
+    assert (ended.code, ended.error()["class"]) == (1, "StorageError")
+    assert "no space left while writing" in ended.error()["message"]
+    assert "00000006.s2.partial" in ended.error()["message"]
+    assert "gatewright resume" in ended.error()["hint"]
+    job.with_name("fault.json").unlink()
+    assert train(job).result()["resumed_from"] == 4
+    name = "adapter/adapter_model.safetensors"
+    assert (tmp_path / "out" / name).read_bytes() == (uninterrupted / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("error", "full"),
+    [
+        (RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 576 vs 534"), True),
+        (RuntimeError("PytorchStreamWriter failed writing file data/0: file write failed"), True),
+        (ValueError("Error while serializing: I/O error: No space left on device (os error 28)"), True),
+        (ValueError("Error while serializing: I/O error: File too large (os error 27)"), True),
+        (RuntimeError("CUDA error: an illegal memory access was encountered"), False),
+        (ValueError("I/O error: Permission denied (os error 13)"), False),
+    ],
+)
+def test_what_libraries_say_of_a_full_disk_is_known_and_nothing_else_is_taken_for_it(error, full, tmp_path):
+    with pytest.raises(StorageError if full else type(error)), library_storage_errors(tmp_path):
+        raise error
 
 
 def test_another_order_than_the_planned_is_never_finished(job_in, tmp_path):

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import torch
 
-from specs.errors import Stopped, StorageError, TrainingError
+from specs.errors import InputError, Stopped, StorageError, TrainingError
 from specs.stages import Quiet
 from tasks.data.batch_plan import PlanRow, plan_batches
 from tasks.interrupts import StopRequest
@@ -31,7 +31,7 @@ from tasks.training.evaluation import mean_loss, sample_losses
 from tasks.training.feed import Feed, check_lengths, group_steps
 from tasks.training.job import Job
 from tests.support.forked import train
-from tests.support.samples import small_training, write_samples
+from tests.support.samples import small_training, training_samples, write_samples
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="training on Windows is by WSL2")
 
@@ -105,6 +105,20 @@ def test_a_finished_training_asked_for_more_is_refused_not_called_done(uninterru
     assert (ended.code, ended.error()["class"]) == (6, "ResumeRefused")
     lines = [line.split() for line in ended.error()["message"].splitlines()]
     assert ["training.epochs", "2", "3"] in lines
+
+
+def test_a_length_limit_that_the_plan_does_not_keep_to_is_refused_before_the_first_step(job_in, tmp_path):
+    """There the limit was asked for, nothing was cut or left out, and longer samples were trained on as a whole."""
+    job = job_in(tmp_path)
+    found = Job.model_validate_json(job.read_bytes())
+    longest = max(n for _, n in training_samples(tmp_path / "samples.parquet"))
+    asked = found.training.model_copy(update={"max_length": longest - 1})
+    job.write_text(found.model_copy(update={"training": asked}).model_dump_json())
+    ended = train(job)
+    assert f"settings without effect: max_length: asked {longest - 1}, in effect {longest}" in ended.error()["message"]
+    assert not (tmp_path / "out" / "metrics.jsonl").exists()
+    with pytest.raises(InputError, match=f"longer than max_length = {longest - 1}"):
+        plan_batches(training_samples(tmp_path / "samples.parquet"), asked)
 
 
 def test_a_sample_without_anything_to_learn_is_refused_before_the_first_step():

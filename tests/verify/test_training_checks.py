@@ -135,6 +135,18 @@ def test_every_resume_that_is_part_of_the_result_needs_its_proof(proofs, unprove
     assert found["resumes_unproven"].value == unproven
 
 
+@pytest.mark.parametrize(("difference", "confirmed", "unproven"), [(1e-6, True, 0), (1e-6, False, 1), (1e-4, True, 1)])
+def test_a_resume_elsewhere_may_add_in_another_order_where_a_person_confirmed_it(
+    difference, confirmed, unproven, tmp_path
+):
+    row = {"what": "device", "was": "AVX512", "now": "AVX2"}
+    sessions = [{"session": 1, "from_step": 0}, {"session": 2, "from_step": 4, "confirmed": [row]}]
+    logs = write_logs(
+        tmp_path, sessions=sessions, continuity=[{**PINNED, "session": 2, "largest_difference": difference}]
+    )
+    assert interruptions(logs, [row] if confirmed else [])["resumes_unproven"].value == unproven
+
+
 def test_spikes_are_counted_by_what_followed(tmp_path):
     metrics = [{"step": n, "spike": s} for n, s in enumerate(["noted", "skipped", "skipped", "passed over"])]
     folder = write_logs(tmp_path, metrics=[*metrics, {"step": 9}], spikes=[{"step": 3}], sessions=[])

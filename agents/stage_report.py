@@ -29,7 +29,7 @@ from agents.units import duration, human, significant, with_interval
 from specs.added import SELF_REPORTED
 from specs.base import Language
 from specs.costs import STAGE_SECONDS, TITLES
-from specs.criteria import Verdict, blocked
+from specs.criteria import Outcome, Verdict, blocked
 from specs.decisions import Decision
 from specs.files import write_bytes
 from specs.metrics import definitions
@@ -37,7 +37,9 @@ from specs.project import Project
 from specs.proposals import Expectation
 from specs.results import BUSY, Evidence
 
-_MARKS = {"passed": "✓", "failed": "✗", "warning": "!"}
+_MARKS: dict[Outcome, str] = {"passed": "✓", "failed": "✗", "warning": "!", "not_applicable": "–"}
+_ORDER: tuple[Outcome, ...] = ("failed", "warning", "passed", "not_applicable")
+_TONES: dict[Outcome, Tone] = {"passed": "good", "failed": "bad", "warning": "warn", "not_applicable": "quiet"}
 
 
 def write_stage_report(
@@ -112,17 +114,20 @@ def parent_line(spec: Project) -> list[Block]:
 
 
 def verdict_line(evidence: Evidence, spec: Project) -> Paragraph:
-    """One sentence: passed, passed with warnings, or blocked, and by what."""
+    """Passed, passed with warnings, or blocked, and by what; and what does not apply to this project."""
     language = spec.language
-    failed = [v for v in evidence.verdicts if not v.passed]
-    blocking = [v for v in failed if v.blocking]
+    by: dict[Outcome, list[Verdict]] = {}
+    for verdict in evidence.verdicts:
+        by.setdefault(verdict.outcome, []).append(verdict)
+    names = {outcome: _titles(found, evidence.stage, spec) for outcome, found in by.items()}
+    besides = t(language, "not_judged", names=names["not_applicable"]) if "not_applicable" in names else ""
     if not evidence.verdicts:
         return Paragraph(t(language, "no_criteria"), "warn")
-    if blocking:
-        return Paragraph(t(language, "blocked", names=_titles(blocking, evidence.stage, spec)), "bad")
-    if failed:
-        return Paragraph(t(language, "passed_with_warnings", names=_titles(failed, evidence.stage, spec)), "warn")
-    return Paragraph(t(language, "all_passed"), "good")
+    if "failed" in names:
+        return Paragraph(t(language, "blocked", names=names["failed"]) + besides, "bad")
+    if "warning" in names:
+        return Paragraph(t(language, "passed_with_warnings", names=names["warning"]) + besides, "warn")
+    return Paragraph(t(language, "all_passed") + besides, "good")
 
 
 def pieces_line(evidence: Evidence, language: Language) -> Paragraph:
@@ -130,9 +135,10 @@ def pieces_line(evidence: Evidence, language: Language) -> Paragraph:
     verdicts = evidence.verdicts
     said = []
     for piece in subtasks(evidence.stage, [], [v.metric for v in verdicts]):
-        own = [v for v in verdicts if v.metric in piece.metrics]
+        own = [v for v in verdicts if v.metric in piece.metrics and v.applies]
         passed = sum(v.passed for v in own)
-        mark = _MARKS["passed" if passed == len(own) else "failed" if blocked(own) else "warning"]
+        outcome: Outcome = "passed" if passed == len(own) else "failed" if blocked(own) else "warning"
+        mark = _MARKS[outcome if own else "not_applicable"]
         said.append(f"{mark} {subtask_title(evidence.stage, piece.name, language)} {passed}/{len(own)}")
     return Paragraph(f"{t(language, 'subtasks')}: " + " · ".join(said), "quiet")
 
@@ -189,21 +195,22 @@ def _facts(evidence: Evidence, spec: Project) -> Table:
 def verdict_table(evidence: Evidence, spec: Project) -> Table:
     """Every verdict, failures first; each with its value, its bound, and whether it blocks."""
     language = spec.language
-    order = sorted(evidence.verdicts, key=lambda v: (v.passed, not v.blocking))
+    order = sorted(evidence.verdicts, key=lambda v: (_ORDER.index(v.outcome), not v.blocking))
     rows = []
     for verdict in order:
-        outcome = "passed" if verdict.passed else "failed" if verdict.blocking else "warning"
-        tone: Tone = "good" if verdict.passed else "bad" if verdict.blocking else "warn"
+        outcome = verdict.outcome
         value = human(verdict.value, verdict.unit, language)
-        if verdict.value is None and verdict.reason:
+        if outcome == "not_applicable":
+            value = verdict.reason
+        elif verdict.value is None and verdict.reason:
             value = f"{value}: {verdict.reason}"
         rows.append(
             [
-                Cell(f"{_MARKS[outcome]} {t(language, outcome)}", tone=tone),
+                Cell(f"{_MARKS[outcome]} {t(language, outcome)}", tone=_TONES[outcome]),
                 Cell(_said_by(metric_title(evidence.stage, verdict.metric, language, spec), verdict.reason, language)),
                 Cell(value, number=True),
                 Cell(f"{operator_sign(verdict.op)} {human(verdict.bound, verdict.unit, language)}", number=True),
-                Cell(t(language, "blocking" if verdict.blocking else "warns"), tone="quiet"),
+                Cell(t(language, "blocking" if verdict.blocking else "warns") if verdict.applies else "", tone="quiet"),
             ]
         )
     return Table([t(language, k) for k in ("result", "metric", "value", "bound", "kind")], rows)
@@ -215,7 +222,7 @@ def where_failed(evidence: Evidence, spec: Project) -> list[Block]:
     rows = [
         [Cell(metric_title(evidence.stage, v.metric, language, spec)), Cell(v.reason, data=True)]
         for v in evidence.verdicts
-        if not v.passed and v.value is not None and v.reason and v.reason != SELF_REPORTED
+        if v.outcome in ("failed", "warning") and v.value is not None and v.reason and v.reason != SELF_REPORTED
     ]
     if not rows:
         return []

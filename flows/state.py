@@ -100,7 +100,7 @@ def gate_entry(run: str, gate: Gate, waits_for: Sequence[str], more: Mapping[str
 
 def _stage(state: RunState, stage: str) -> dict[str, Any]:
     attempt = state.current(stage)
-    keys = ("metric", "value", "op", "bound", "blocking", "passed")
+    keys = ("metric", "value", "op", "bound", "blocking", "passed", "applies")
     return {
         "name": stage,
         "attempt": attempt.number if attempt else None,

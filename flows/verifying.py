@@ -178,6 +178,8 @@ def _metric_differences(recorded: dict[str, Metric], now: dict[str, Metric], new
             old is not None and new is not None and not math.isclose(old, new, rel_tol=1e-9, abs_tol=1e-12)
         ):
             lines.append(f"{name}: recorded {old}, recomputed {new}")
+        elif before and after and after.applies and not before.applies:  # older code judged more, never less
+            lines.append(f"{name}: recorded as not applicable ({before.reason}), recomputed {new}")
     return lines
 
 

@@ -29,18 +29,31 @@ class Criterion(Strict):
     op: Op
     bound: float
     blocking: bool = True
+    where_applicable: bool = Field(
+        False, description="of a default: no condition where its metric does not apply; what a person writes always is"
+    )
 
 
 class Metric(Strict):
-    """A measured value. `value` is null where it could not be measured, and then `reason` says why."""
+    """A measured value. `value` is null where it could not be measured, and then `reason` says why.
+
+    A measure of something that the data has nothing of does not apply; one that could not be taken does.
+    """
 
     value: float | None
     unit: str = Field(description="SI or field unit: rows, tokens, bytes, s, nats/token, share, count")
     reason: str = ""
+    applies: bool = Field(True, description="false where there is nothing that it measures; `reason` says what lacks")
+
+
+Outcome = Literal["passed", "failed", "warning", "not_applicable"]
 
 
 class Verdict(Strict):
-    """What a criterion says of the recomputed metric. A metric that is missing or null never passes."""
+    """What a criterion says of the recomputed metric. A metric that is missing or null never passes.
+
+    A default whose metric does not apply blocks nothing, and `applies` says so.
+    """
 
     metric: Name
     value: float | None
@@ -50,6 +63,14 @@ class Verdict(Strict):
     passed: bool
     unit: str = ""
     reason: str = ""
+    applies: bool = True
+
+    @property
+    def outcome(self) -> Outcome:
+        """What a person is told."""
+        if not self.applies:
+            return "not_applicable"
+        return "passed" if self.passed else "failed" if self.blocking else "warning"
 
 
 def judge(criteria: Sequence[Criterion], metrics: Mapping[str, Metric]) -> list[Verdict]:
@@ -60,16 +81,18 @@ def judge(criteria: Sequence[Criterion], metrics: Mapping[str, Metric]) -> list[
         value = metric.value if metric else None
         passed = value is not None and _COMPARE[criterion.op](value, criterion.bound)
         reason = metric.reason if metric else "no artifact of this stage shows this metric"
+        applies = metric is None or metric.applies or not criterion.where_applicable
         verdicts.append(
             Verdict(
                 metric=criterion.metric,
                 value=value,
                 op=criterion.op,
                 bound=criterion.bound,
-                blocking=criterion.blocking,
+                blocking=criterion.blocking and applies,
                 passed=passed,
                 unit=metric.unit if metric else "",
                 reason=reason,
+                applies=applies,
             )
         )
     return verdicts
@@ -77,7 +100,7 @@ def judge(criteria: Sequence[Criterion], metrics: Mapping[str, Metric]) -> list[
 
 def blocked(verdicts: Sequence[Verdict]) -> bool:
     """Whether a blocking criterion failed."""
-    return any(v.blocking and not v.passed for v in verdicts)
+    return any(v.outcome == "failed" for v in verdicts)
 
 
 def merge(defaults: Sequence[Criterion], added: Sequence[Criterion]) -> list[Criterion]:

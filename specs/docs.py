@@ -59,6 +59,9 @@ def metrics_page() -> str:
         "(`tasks/verify/`). A blocking criterion that fails closes the gate after its stage; a warning is shown. "
         "A metric that is missing or could not be measured never passes. `acceptance` in `project.yaml` adds "
         "criteria; one on the same metric and side replaces the default.\n",
+        "Some metrics measure what not every project has, as *applies to* says. Where it is not there, the default "
+        "criterion blocks nothing: reports say *not applicable*, and why. A criterion on it that `acceptance` or "
+        "`objective` names always counts. A count of faults always applies: where nothing could be wrong it is 0.\n",
     ]
     for stage in STAGES:
         parts += [f"## {stage}\n", _metrics_table(definitions(stage))]
@@ -72,8 +75,12 @@ def metrics_page() -> str:
 
 
 def _metrics_table(known: Iterable[MetricDefinition]) -> str:
+    known = list(known)
+    columns: tuple[str, ...] = ("metric", "what", "unit", "bound", "acts as", "recomputed from")
     rows = [[f"`{m.name}`", m.title["en"], m.unit, rule(m), kind(m), m.recomputed] for m in known]
-    return table(("metric", "what", "unit", "bound", "acts as", "recomputed from"), rows)
+    if any(m.needs for m in known):
+        columns, rows = (*columns, "applies to"), [[*row, m.needs] for row, m in zip(rows, known, strict=True)]
+    return table(columns, rows)
 
 
 def type_text(annotation: Any) -> str:

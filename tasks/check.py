@@ -82,16 +82,21 @@ def _too_few(loaded: LoadedProject, sources: list[SourceSummary], incomplete: bo
 
 
 def _without_fault_types(loaded: LoadedProject) -> list[str]:
-    """What a criterion of fault types means where no source names any: every held-out answer counts as one."""
-    asked = [c for c in loaded.spec.criteria("evaluate") if c.metric == "fault_type_coverage" and c.blocking]
-    if not asked or any(s.kind not in ("instructions", "manuals") for s in loaded.spec.sources):
+    """What becomes of a criterion of fault types where no source names any."""
+    asked = [c for c in loaded.spec.criteria("evaluate") if c.metric == "fault_type_coverage"]
+    if any(s.kind not in ("instructions", "manuals") for s in loaded.spec.sources):
         return []
     if all(s.kind == "manuals" for s in loaded.spec.sources):
-        return []  # plain text alone has no answers: the documentation says what to loosen there
+        return []  # plain text alone has no answers: no metric of answers applies
+    share = "the share of held-out answers that come near the one in the data"
+    if all(c.where_applicable for c in asked):
+        return [
+            "no source names fault types: fault_type_coverage does not apply and judges nothing. To have "
+            f"{share} judged, write under acceptance: evaluate: [{{metric: fault_type_coverage, op: '>=', bound: 0.5}}]"
+        ]
     return [
-        "no source names fault types: fault_type_coverage is then the share of held-out answers that come near the "
-        f"one in the data, and blocks the release below {asked[0].bound:g}. Say what shall hold under acceptance: "
-        "evaluate: for example {metric: fault_type_coverage, op: '>=', bound: 0.5, blocking: false}"
+        f"no source names fault types: the criterion on fault_type_coverage that project.yaml names judges {share}, "
+        f"and {'blocks the release' if any(c.blocking for c in asked) else 'warns'} below {asked[0].bound:g}"
     ]
 
 

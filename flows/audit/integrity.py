@@ -15,7 +15,7 @@ from flows.gatefiles import attempt_folder, gate_folder, load_proposal, proposal
 from flows.ledger.chain import FaultKind
 from flows.workspace import frozen_graph
 from specs.canonical import digest, sha256_file
-from specs.criteria import Criterion, judge
+from specs.criteria import Criterion, Verdict, judge
 from specs.errors import GatewrightError
 from specs.events import (
     AttemptPublished,
@@ -197,19 +197,27 @@ def _verdicts(checks: Checks, history: History) -> None:
         elif recorded.verdicts != evidence.verdicts:
             faults.append(f"{where}: the recorded verdicts are not those of the evidence")
         else:
-            criteria = [
-                Criterion(metric=v.metric, op=v.op, bound=v.bound, blocking=v.blocking) for v in evidence.verdicts
-            ]
-            judged = judge(criteria, evidence.metrics)
+            judged = judge([_criterion(v) for v in evidence.verdicts], evidence.metrics)
             faults += [
                 f"{where}: {v.metric} {v.op} {v.bound:g} does not follow from the metrics"
                 for v, again in zip(evidence.verdicts, judged, strict=True)
-                if (v.passed, v.value) != (again.passed, again.value)
+                if (v.passed, v.value, v.applies) != (again.passed, again.value, again.applies)
             ]
     checks.add(
         "verdicts follow from the metrics in the evidence",
         faults,
         "metrics themselves are recomputed from the artifacts by `gatewright verify`",
+    )
+
+
+def _criterion(verdict: Verdict) -> Criterion:
+    """What a verdict was given by. One that says that it does not apply follows from a metric that does not."""
+    return Criterion(
+        metric=verdict.metric,
+        op=verdict.op,
+        bound=verdict.bound,
+        blocking=verdict.blocking,
+        where_applicable=not verdict.applies,
     )
 
 

@@ -210,7 +210,7 @@ def _failures(history: History, attempt: Attempt, language: Language) -> list[st
             **values,
         )
         for v in attempt.verdicts or ()
-        if not v.passed
+        if v.outcome in ("failed", "warning")
     ]
 
 
@@ -315,7 +315,7 @@ def _verdict(verdict: Verdict | None, metric: Metric, language: Language) -> str
     if verdict is None:
         return "-"
     bound = human(verdict.bound, metric.unit, language)
-    key = "passed" if verdict.passed else "not_passed" if verdict.blocking else "warning"
+    key = "not_passed" if verdict.outcome == "failed" else verdict.outcome
     return f"{_OPS[verdict.op]} {bound} {word(language, key)}"
 
 

@@ -94,6 +94,7 @@ _WORDS: dict[str, tuple[str, str]] = {
     "no_evidence": ("its evidence cannot be read", "无法读取其证据"),
     "header": ("metric|expected|actual|criterion", "指标|预期|实际|准则"),
     "passed": ("passed", "通过"),
+    "not_applicable": ("not applicable", "不适用"),
     "not_passed": ("FAILED", "未通过"),
     "released": ("release published in {folder}", "已发布到 {folder}"),
     "reserved": ("running", "进行中"),

@@ -108,11 +108,14 @@ def _stage_table(document: dict[str, Any]) -> Any:
     for column in ("stage", "attempt", "state", "criteria"):
         table.add_column(column)
     for stage in document["stages"]:
-        verdicts = stage["verdicts"]
+        verdicts = [v for v in stage["verdicts"] if v["applies"]]
+        others = len(stage["verdicts"]) - len(verdicts)
         failed = [v for v in verdicts if not v["passed"]]
         words = f"{len(verdicts) - len(failed)} of {len(verdicts)} passed" if verdicts else ""
         if failed:
             words += "; " + ", ".join(v["metric"] + ("" if v["blocking"] else " (warning)") for v in failed)
+        if others:
+            words += f"; {others} not applicable"
         table.add_row(stage["name"], str(stage["attempt"] or ""), stage["state"], words)
     return table
 

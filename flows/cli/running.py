@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
 import typer
 
 from flows.cli.app import app
+from flows.cli.language import of_project, of_run
 from flows.cli.options import AsJson, ProjectArgument, ProjectOption, RunArgument
 from flows.cli.output import emit, guarded, say, tell
+from flows.cli.run_words import run_word
+from specs.criteria import blocked
 from specs.errors import (
     EXIT_DONE,
     EXIT_REJECTED,
@@ -58,8 +62,11 @@ def run(
     if until is not None:
         check_until(until, stages_of(project))
     workspace = start_run(project, run_id, rehearse)
-    what = "run" if rehearse is None else f"rehearsal on {100 * rehearse:g} % of the samples: run"
-    tell(f"{what} {workspace.run} of {workspace.project_dir.name}")
+    named_run = {"run": workspace.run, "project": workspace.project_dir.name}
+    if rehearse is None:
+        tell(_word(workspace, "started", **named_run))
+    else:
+        tell(_word(workspace, "rehearsal_started", share=f"{100 * rehearse:g}", **named_run))
     if detach:
         return _detach(workspace, as_json)
     return enter(workspace, until, as_json)
@@ -133,7 +140,7 @@ def enter(workspace: Any, until: str | None, as_json: bool, anew: bool = False, 
     from flows.session import Session
     from flows.starting import pass_through
 
-    with for_terminal() as progress:
+    with for_terminal(of_run(workspace.folder)) as progress:
         ask = asker(workspace, progress)
         session = Session(progress=progress, until=until, anew=anew, ask=ask, take_over=take_over)
         pass_through(workspace, session)
@@ -162,23 +169,31 @@ def _say_ending(workspace: Any, session: Any, as_json: bool) -> int:
     elif session.ending == "finished":
         say(_finished(state, workspace))
     elif session.ending == "until":
-        say(f"{session.until} is done; go on with: gatewright resume {workspace.run}")
+        say(_word(workspace, "until", stage=session.until, run=workspace.run))
     elif session.ending == "rejected":
-        say(f"run {workspace.run} is rejected")
+        say(_word(workspace, "rejected", run=workspace.run, project=shlex.quote(str(workspace.project_dir))))
     else:
-        error = session.error or Stopped("stopped on request", f"go on: gatewright resume {workspace.run}")
-        say(f"run {workspace.run}: {error.message}. {error.hint}")
+        command = f"gatewright resume {workspace.run}{named(workspace)}"
+        error = session.error or Stopped("stopped on request", f"go on: {command}")
+        told = {"message": error.message, "hint": error.hint, "command": command}
+        say(_word(workspace, "stopped", run=workspace.run, **told))
     return code
+
+
+def _word(workspace: Any, key: str, **values: object) -> str:
+    return run_word(of_run(workspace.folder), key, **values)
 
 
 def _finished(state: Any, workspace: Any) -> str:
     from flows.rehearsing import failed_stages, is_rehearsal
 
     if not is_rehearsal(state):
-        return f"run {workspace.run} is finished; release bundle: {workspace.release}"
+        folder = shlex.quote(str(workspace.release))
+        card = _word(workspace, "read_card", card=workspace.release / "model_card.md", release=folder)
+        return f"{_word(workspace, 'finished', run=workspace.run, release=workspace.release)}\n{card}"
     if failed := failed_stages(state):
-        return f"rehearsal {workspace.run} did not pass: a blocking criterion failed in {', '.join(failed)}"
-    return f"rehearsal {workspace.run} passed; nothing of it is released. In earnest: gatewright run"
+        return _word(workspace, "rehearsal_failed", run=workspace.run, stages=", ".join(failed))
+    return _word(workspace, "rehearsal_passed", run=workspace.run)
 
 
 def how_to_decide(state: Any, workspace: Any) -> None:
@@ -204,43 +219,53 @@ def decision_lines(state: Any, workspace: Any, where: str) -> list[str]:
     for gate in state.open_gates:
         named_gate = f"{where} --gate {gate.name}" if several else where
         lines += _gate_lines(state, gate, workspace, named_gate)
-    return [*lines, f"  {3 if state.open_gates else 2}. go on:   gatewright resume {workspace.run}{where}"]
+    command, number = f"gatewright resume {workspace.run}{where}", 3 if state.open_gates else 2
+    return [*lines, _word(workspace, "go_on_at", number=number, command=command)]
 
 
 def _work_lines(step: Any, workspace: Any, where: str) -> list[str]:
     """What a person is to do for a stage, and how it is handed in."""
     sheet = workspace.handed_out(step.stage, step.round).relative_to(workspace.project_dir)
     return [
-        f"run {workspace.run} waits for a person's work on {step.stage}: {sheet.as_posix()}",
-        f"  1. hand in: gatewright hand-in FILE {workspace.run} --stage {step.stage} --as WHO{where}",
+        _word(workspace, "waits_for_work", run=workspace.run, stage=step.stage, sheet=sheet.as_posix()),
+        _word(
+            workspace,
+            "hand_in",
+            command=f"gatewright hand-in FILE {workspace.run} --stage {step.stage} --as WHO{where}",
+        ),
     ]
 
 
 def _gate_lines(state: Any, gate: Any, workspace: Any, where: str) -> list[str]:
-    run = workspace.run
-    lines = [f"run {run} waits at gate {gate.name}, round {gate.round}", *_who(gate, workspace)]
+    run, t = workspace.run, partial(_word, workspace)
+    lines = [t("waits", run=run, gate=gate.name, round=gate.round), *_who(gate, workspace)]
     if gate.blocked:
-        lines += [f"  left open: {finding.text}; write: {finding.sentence}" for finding in gate.findings]
+        lines += [t("left_open", text=finding.text, sentence=finding.sentence) for finding in gate.findings]
         for verdict in [v for finished in state.all_finished(gate.name) for v in finished.verdicts or ()]:
-            if verdict.blocking and not verdict.passed:
-                value = "not measured" if verdict.value is None else f"{verdict.value:.6g}"
-                lines.append(f"  failed: {verdict.metric} = {value} (must be {verdict.op} {verdict.bound:g})")
-    lines.append(f"  1. look:    gatewright review {run}{where}")
+            if verdict.outcome == "failed":
+                value = t("not_measured") if verdict.value is None else f"{verdict.value:.6g}"
+                bound = {"op": verdict.op, "bound": f"{verdict.bound:g}"}
+                lines.append(t("failed", metric=verdict.metric, value=value, **bound))
+    lines.append(t("look", command=f"gatewright review {run}{where}"))
     command, others = _deciding(state, gate, workspace, where)
     if gate.findings:
-        lines.append(f"  2. correct: project.yaml, then: gatewright resume {run}{where} --anew")
-        return [*lines, f'     or:      {command} --override -m "why"']
-    lines.append(f"  2. decide:  {command}")
-    return [*lines, f"     or as:   {', '.join(map(shlex.quote, others))}"] if others else lines
+        lines.append(t("correct", command=f"gatewright resume {run}{where} --anew"))
+        return [*lines, t("or_override", command=f'{command} --override -m "{t("why")}"')]
+    lines.append(t("decide", command=command))
+    return [*lines, t("or_as", people=", ".join(map(shlex.quote, others)))] if others else lines
 
 
 def _who(gate: Any, workspace: Any) -> list[str]:
     """Who has approved and who is missing, where one person alone does not decide."""
-    from flows.standing import waiting
+    from flows.standing import sentence, waiting
     from flows.workspace import frozen_policy
 
     policy = frozen_policy(workspace)
-    return [] if policy.solo and not policy.at(gate.name).expires_after_s else [f"  {waiting(policy, gate).sentence()}"]
+    return (
+        []
+        if policy.solo and not policy.at(gate.name).expires_after_s
+        else [f"  {sentence(waiting(policy, gate).document(), of_run(workspace.folder))}"]
+    )
 
 
 def _deciding(state: Any, gate: Any, workspace: Any, where: str) -> tuple[str, list[str]]:
@@ -259,9 +284,9 @@ def _deciding(state: Any, gate: Any, workspace: Any, where: str) -> tuple[str, l
     who = next(iter(people), "WHO")
     gone = next((f for f in unseen(workspace, state) if (f.gate, f.round) == (gate.name, gate.round)), None)
     rework = (gate.blocked and not gate.findings) or not stands.waits_for or gone is not None
-    command, why = ("rework", ' -m "what to change"') if rework else ("approve", "")
+    command, why = ("rework", f' -m "{_word(workspace, "why_rework")}"') if rework else ("approve", "")
     if gone is not None:
-        why = f' --stage {gone.stage} -m "what it showed is gone"'
+        why = f' --stage {gone.stage} -m "{_word(workspace, "why_gone")}"'
     if gate.amendments and not rework:
         why += f" --digest {gate.digest[:DIGEST_DIGITS]}"
     if rules.authentication == "ssh_signature":
@@ -276,7 +301,7 @@ def _detach(workspace: Any, as_json: bool) -> int:
     if as_json:
         emit({"run": workspace.run, "flow_run": flow_run, "project": str(workspace.project_dir)})
     else:
-        say(f"run {workspace.run} is with the worker; where it stands: gatewright status {workspace.run}")
+        say(_word(workspace, "with_worker", run=workspace.run))
     return EXIT_DONE
 
 
@@ -309,14 +334,13 @@ def stage(
     from flows.ungated import run_ungated
 
     check_until(stage, stages_of(project))
-    with for_terminal() as progress:
+    with for_terminal(of_project(project)) as progress:
         folder, evidence = run_ungated(project, stage, run, progress)
     if as_json:
         emit({"folder": str(folder), "evidence": evidence.model_dump(mode="json")})
     else:
         say(f"{stage} (ungated): {folder / 'report.html'}")
-    blocked = any(v.blocking and not v.passed for v in evidence.verdicts)
-    return EXIT_WAITING_FAILED_CRITERION if blocked else EXIT_DONE
+    return EXIT_WAITING_FAILED_CRITERION if blocked(evidence.verdicts) else EXIT_DONE
 
 
 @app.command()

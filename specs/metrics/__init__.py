@@ -50,7 +50,7 @@ def default_criteria(stage: str) -> list[Criterion]:
 def criteria_of(known: Iterable[MetricDefinition]) -> list[Criterion]:
     """The criteria that stand in definitions."""
     return [
-        Criterion(metric=d.name, op=d.op, bound=d.bound, blocking=d.blocking)
+        Criterion(metric=d.name, op=d.op, bound=d.bound, blocking=d.blocking, where_applicable=bool(d.needs))
         for d in known
         if d.op is not None and d.bound is not None
     ]

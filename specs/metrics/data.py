@@ -1,6 +1,7 @@
 """The metrics of the data stage."""
 
 from specs.metrics.definition import definer
+from specs.metrics.of_training import FAULT_TYPES
 
 _define = definer("data")
 
@@ -164,6 +165,7 @@ DEFINITIONS = (
         "samples of the smallest fault type",
         "最小故障类样本数",
         "training rows of samples.parquet grouped by fault_type",
+        FAULT_TYPES,
     ),
     _define(
         "paragraph_length_spread",
@@ -172,6 +174,7 @@ DEFINITIONS = (
         "spread of paragraph lengths (std/mean)",
         "段落长度离散度",
         "n_tokens of manual paragraphs in samples.parquet",
+        "two paragraphs of manuals",
     ),
     _define(
         "padding_share",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Protocol
+
+from pydantic import Field
 
 from specs.base import Strict
 from specs.criteria import Op
@@ -19,29 +21,34 @@ class MetricDefinition(Strict):
     op: Op | None = None
     bound: float | None = None
     blocking: bool = True
+    needs: str = Field("", description="what there must be for it to apply; empty: it always does")
 
 
-def definer(stage: str) -> Callable[[str, str, str, str, str, str], MetricDefinition]:
-    """How the table of a stage defines a metric: name, unit, rule, title in English and Chinese, how it is recomputed.
+class Define(Protocol):
+    """Defines a metric by name, unit, rule, title in English and Chinese, how it is recomputed, and what it needs."""
 
-    The rule is `block <op> <bound>`, `warn <op> <bound>`, or empty.
-    """
+    def __call__(
+        self, name: str, unit: str, rule: str, en: str, zh: str, recomputed: str, needs: str = ""
+    ) -> MetricDefinition:
+        """The definition."""
 
-    def define(name: str, unit: str, rule: str, en: str, zh: str, recomputed: str) -> MetricDefinition:
-        title = {"en": en, "zh": zh}
-        if not rule:
-            return MetricDefinition(stage=stage, name=name, unit=unit, recomputed=recomputed, title=title)
-        kind, op, bound = rule.split()
+
+def definer(stage: str) -> Define:
+    """How the table of a stage defines its metrics. The rule is `block <op> <bound>`, `warn <op> <bound>`, or empty."""
+
+    def define(name: str, unit: str, rule: str, en: str, zh: str, recomputed: str, needs: str = "") -> MetricDefinition:
+        kind, op, bound = rule.split() if rule else ("block", None, None)
         return MetricDefinition.model_validate(
             {
                 "stage": stage,
                 "name": name,
                 "unit": unit,
                 "recomputed": recomputed,
-                "title": title,
+                "title": {"en": en, "zh": zh},
                 "op": op,
-                "bound": float(bound),
+                "bound": None if bound is None else float(bound),
                 "blocking": kind == "block",
+                "needs": needs,
             }
         )
 

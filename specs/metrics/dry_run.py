@@ -65,6 +65,7 @@ DEFINITIONS = (
         "loss difference in a shared row and alone",
         "合并成行与单独计算的损失差",
         "packing.json: largest difference over the samples of a planned micro batch; 0 where no samples share a row",
+        "samples that share a row",
     ),
     _define(
         "regrouping_difference",

@@ -1,7 +1,7 @@
 """The metrics of the evaluation."""
 
 from specs.metrics.definition import definer
-from specs.metrics.of_training import ended_share
+from specs.metrics.of_training import FAULT_TYPES, QUESTIONS, ended_share
 
 _define = definer("evaluate")
 
@@ -119,6 +119,7 @@ DEFINITIONS = (
         "问答对应关系的增益",
         "eval_losses.parquet: loss of each answer after another fault type's question minus after its own, "
         "adapter minus base, token-weighted",
+        QUESTIONS,
     ),
     _define(
         "pairing_certainty",
@@ -127,6 +128,7 @@ DEFINITIONS = (
         "how certain the pairing gain is",
         "问答对应增益的置信度",
         "eval_losses.parquet: mean pairing gain over fault types, over its standard error",
+        QUESTIONS,
     ),
     _define(
         "fault_type_coverage",
@@ -137,6 +139,7 @@ DEFINITIONS = (
         "generations.jsonl against answers of samples.parquet: fault types with an answer that has 0.4 of the weighted "
         "content of its reference (words, codes, numbers, Chinese bigrams; rarer over fault types weighs more) and 0.2 "
         "more than of other types' references, over all held-out fault types (at most the answers asked for)",
+        FAULT_TYPES,
     ),
     _define(
         "fault_type_coverage_base",

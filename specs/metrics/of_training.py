@@ -5,6 +5,10 @@ Each is what a table's `_define` takes: name, unit, rule, title in English and C
 
 Row = tuple[str, str, str, str, str, str]
 
+QUESTIONS = "samples with a question"
+FAULT_TYPES = "samples with a fault type, or a source that maps or names them"
+"""What metrics of evaluation and of data need to apply."""
+
 NONFINITE_STEPS: Row = (
     "nonfinite_steps",
     "steps",
@@ -63,6 +67,7 @@ def order_mismatches(plan: str) -> Row:
     )
 
 
-def ended_share(answers: str) -> Row:
+def ended_share(answers: str) -> tuple[str, str, str, str, str, str, str]:
     """Of the answers of a file."""
-    return ("ended_share", "share", "warn >= 0.5", "answers that stop by themselves", "自行结束的回答", answers)
+    title = ("answers that stop by themselves", "自行结束的回答")
+    return ("ended_share", "share", "warn >= 0.5", *title, answers, QUESTIONS)

@@ -38,12 +38,14 @@ _TEXT: dict[str, tuple[str, str]] = {
     "data": ("Data", "数据"),
     "evaluation": ("Evaluation on held-out samples", "留出样本评估"),
     "columns": ("| what | value | unit | bound | passed |", "| 指标 | 数值 | 单位 | 界限 | 通过 |"),
-    "yes": ("yes", "是"),
-    "no": ("**no**", "**否**"),
-    "no_warn": ("no (warning)", "否（警告）"),
+    "passed": ("yes", "是"),
+    "failed": ("**no**", "**否**"),
+    "warning": ("no (warning)", "否（警告）"),
+    "not_applicable": ("not applicable", "不适用"),
     "unknown": ("unknown", "未知"),
     "other": ("Criteria of all stages", "各阶段准则"),
-    "passed": ("{stage}: {good} of {all} passed", "{stage}：{all} 项中 {good} 项通过"),
+    "counts": ("{stage}: {good} of {all} passed", "{stage}：{all} 项中 {good} 项通过"),
+    "besides": ("; not applicable: {names}", "；不适用：{names}"),
     "sheet": ("The task sheet, expected beside actual", "任务单：预期与实际"),
     "sheet_columns": (
         "| stage | what | signed | expected last | came | difference | unit |",
@@ -163,22 +165,23 @@ def _sheet(language: Language, rows: Sequence[ReleaseExpectation]) -> str:
 
 
 def _passed(language: Language, verdict: Verdict) -> str:
-    if verdict.passed:
-        return _t(language, "yes")
-    return _t(language, "no" if verdict.blocking else "no_warn")
+    return _t(language, verdict.outcome)
 
 
 def _counts(language: Language, verdicts: Mapping[str, Sequence[Verdict]]) -> str:
     lines = []
     for stage, found in verdicts.items():
-        good = sum(v.passed for v in found)
-        lines.append("- " + _t(language, "passed", stage=f"`{stage}`", good=good, all=len(found)))
+        judged, others = [v for v in found if v.applies], [f"`{v.metric}`" for v in found if not v.applies]
+        good = sum(v.passed for v in judged)
+        line = "- " + _t(language, "counts", stage=f"`{stage}`", good=good, all=len(judged))
+        names = ("、" if language == "zh" else ", ").join(others)
+        lines.append(line + (_t(language, "besides", names=names) if others else ""))
     return "\n".join(lines)
 
 
 def _limits(language: Language, verdicts: Mapping[str, Sequence[Verdict]]) -> str:
     lines = [f"- {_t(language, 'limit_known')}", f"- {_t(language, 'limit_numbers')}"]
-    failed = [(stage, v) for stage, found in verdicts.items() for v in found if not v.passed]
+    failed = [(stage, v) for stage, found in verdicts.items() for v in found if v.outcome in ("failed", "warning")]
     if failed:
         lines.append(f"- {_t(language, 'limit_failed')}")
     for stage, v in failed:

@@ -12,6 +12,7 @@ import numpy as np
 from specs.criteria import Metric
 from specs.metrics import definitions
 from tasks.prompts import PromptTemplate
+from tasks.verify.applicable import names_fault_types
 from tasks.verify.data_answers import Answers, Codes
 from tasks.verify.data_claims import cuts_of, cuts_unfounded, look_at_sides
 from tasks.verify.data_fates import Gone, reasons_unknown
@@ -66,7 +67,7 @@ def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str,
         "personal_data_kept": census.personal if kept else 0,
         "personal_data_masked": census.placeholders,
         "quarantined_share": fates["quarantined"] / in_scope if in_scope else (None, "no row is in scope"),
-        "smallest_fault_type": census.smallest_fault_type(),
+        "smallest_fault_type": census.smallest_fault_type(named=names_fault_types(files.spec)),
         "paragraph_length_spread": census.paragraph_spread(),
         "padding_share": census.padding(),
         "longest_sample": max(census.lengths, default=0),
@@ -78,6 +79,8 @@ def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str,
 
 def _metric(value: Value, unit: str, findings: Findings, name: str) -> Metric:
     """A metric with what was found besides: how often, and where first."""
+    if isinstance(value, Metric):
+        return value
     number, reason = value if isinstance(value, tuple) else (value, "")
     if number is not None and findings.counts[name]:
         return Metric(value=number + findings.counts[name], unit=unit, reason=findings.reason(name))

@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from specs.criteria import Metric
 from tasks.prompts import Encoded, PromptTemplate
 from tasks.turns import turns_of
 from tasks.verify import data_texts as texts
 from tasks.verify import personal
+from tasks.verify.applicable import NO_FAULT_TYPE, not_applicable
 from tasks.verify.data_leaks import HeldOut
 from tasks.verify.pair_leaks import PairLeaks
 from tasks.verify.parquet_rows import Keys, ParquetRows, key_of, keys_of, place_of
@@ -33,7 +35,7 @@ VIEWS: tuple[Callable[[Sample], str], ...] = (
     lambda s: texts.fold(texts.question_and_answer(s)),
 )
 """What similarity is measured on, folded: what a sample says, and its question with its answer."""
-Value = float | tuple[float | None, str]
+Value = float | tuple[float | None, str] | Metric
 
 
 @dataclass(slots=True)
@@ -83,15 +85,17 @@ class Census:
         """Held-out samples that say or ask to the letter what a training sample does, as a whole or in one turn."""
         return len(exact_leaks(self.sought, self.trained, self.pairs))
 
-    def smallest_fault_type(self) -> Value:
-        """Training samples of the rarest fault type."""
+    def smallest_fault_type(self, *, named: bool) -> Value:
+        """Training samples of the rarest fault type; `named` says whether a source maps or names fault types."""
         types = self.fault_types
-        return min(self.trained_types[t] for t in types) if types else (None, "no sample has a fault type")
+        if types:
+            return min(self.trained_types[t] for t in types)
+        return (None, "no sample has a fault type") if named else not_applicable("samples", NO_FAULT_TYPE)
 
     def paragraph_spread(self) -> Value:
         """Standard deviation over mean of the lengths of manual paragraphs."""
         if len(self.manual_lengths) < 2:
-            return 0.0, "fewer than two manual paragraphs"
+            return not_applicable("share", "fewer than two manual paragraphs", 0.0)
         return statistics.pstdev(self.manual_lengths) / statistics.fmean(self.manual_lengths)
 
     def padding(self) -> Value:

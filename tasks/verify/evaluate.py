@@ -29,6 +29,7 @@ from typing import Any
 from specs.canonical import digest_folder
 from specs.criteria import Metric
 from tasks.verify import training_logs as logs
+from tasks.verify.applicable import NO_FAULT_TYPE, NO_QUESTION, names_fault_types, not_applicable, without_questions
 from tasks.verify.evaluate_answers import References, coverage
 from tasks.verify.general_text import general_text
 from tasks.verify.rehearsal import part_wrong, share_of
@@ -45,6 +46,7 @@ def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str,
     answers = logs.lines(artifacts / "generations.jsonl")
     base, adapter = _weighted(losses, "loss_base"), _weighted(losses, "loss_adapter")
     gain, certainty = _pairing(losses, samples)
+    unasked = not_applicable("share", NO_QUESTION) if without_questions(samples.values()) else None
     return {
         "leaked_samples": _leaked(losses, samples, _trained_on(inputs)),
         "eval_samples_missing": _missing(losses, samples, share_of(context)),
@@ -58,9 +60,9 @@ def metrics(attempt_dir: Path, inputs: Mapping[str, Path], context: Mapping[str,
         "plain_text_loss_change": _change_of(losses, samples, plain=True),
         "pairing_gain": gain,
         "pairing_certainty": certainty,
-        "fault_type_coverage": _coverage(answers, samples, context, "adapter"),
-        "fault_type_coverage_base": _coverage(answers, samples, context, "base"),
-        "ended_share": _ended(answers),
+        "fault_type_coverage": unasked or _coverage(answers, samples, context, "adapter"),
+        "fault_type_coverage_base": unasked or _coverage(answers, samples, context, "base"),
+        "ended_share": unasked or _ended(answers),
         **general_text(artifacts, context, samples, bool(losses)),
     }
 
@@ -160,6 +162,8 @@ def _change_of(losses: Sequence[Row], samples: Mapping[str, Row], *, plain: bool
 
 def _pairing(losses: Sequence[Row], samples: Mapping[str, Row]) -> tuple[Metric, Metric]:
     """(gain in nats per token over all answers, mean over fault types in standard errors)."""
+    if without_questions(samples.values()):
+        return not_applicable("nats/token", NO_QUESTION), not_applicable("standard errors", NO_QUESTION)
     by_id = {row["sample_id"]: row for row in losses}
     pairs = [(row, by_id[other]) for row in losses if (other := row["mispaired_with"]) in by_id]
     reason = _pairing_fault(pairs, losses, samples)
@@ -210,7 +214,7 @@ def _coverage(answers: Sequence[Row], samples: Mapping[str, Row], context: Mappi
     """Fault types with a right answer, over those that could be asked for: all held-out ones, at most `generations`.
 
     The reference is the held-out sample's own answer in samples.parquet. Where no held-out sample has a fault type,
-    every sample counts as a type of its own.
+    every sample counts as a type of its own; without any in the whole project it does not apply.
     """
     held_out = {i: row for i, row in samples.items() if row["split"] == "eval" and row["prompt"]}
     named = any(row["fault_type"] for row in held_out.values())
@@ -221,8 +225,13 @@ def _coverage(answers: Sequence[Row], samples: Mapping[str, Row], context: Mappi
     references = References([(kinds[i], held_out[i]["answer"]) for i in sorted(held_out) if kinds[i]])
     found = [(i, row) for row in answers if kinds.get(i := row["sample_id"])]
     share, _ = coverage(references, [(kinds[i], held_out[i]["answer"], row[which]) for i, row in found], asked)
-    reason = "" if named else "no held-out sample has a fault type: every sample counts as one"
-    return Metric(value=share, unit="share", reason=reason)
+    if named:
+        return Metric(value=share, unit="share")
+    anywhere = names_fault_types(context.get("spec")) or any(row["fault_type"] for row in samples.values())
+    of_all = "every held-out answer counts as one"
+    if not anywhere:
+        return not_applicable("share", f"{NO_FAULT_TYPE}: {of_all}", share)
+    return Metric(value=share, unit="share", reason=f"no held-out sample has a fault type: {of_all}")
 
 
 def _ended(answers: Sequence[Row]) -> Metric:

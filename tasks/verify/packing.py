@@ -8,6 +8,7 @@ from typing import Any
 
 from specs.criteria import Metric
 from tasks.verify import training_logs as logs
+from tasks.verify.applicable import not_applicable
 
 Line = Mapping[str, Any]
 
@@ -76,7 +77,8 @@ def loss_difference(planned: Sequence[Line], seen: Mapping[str, Any], training: 
     """Largest difference between the loss of a sample in a shared row and alone; 0 where no samples share a row."""
     unit, reason = "nats/token", _unseen(planned, seen, training)
     if reason is not None:
-        return Metric(value=None, unit=unit, reason=reason) if reason else Metric(value=0.0, unit=unit)
+        alone = not_applicable(unit, "no samples share a row", 0.0)
+        return Metric(value=None, unit=unit, reason=reason) if reason else alone
     pairs = [(s["loss"], s["loss_alone"]) for s in seen["samples"]]
     if any(value is None for pair in pairs for value in pair):
         return Metric(value=None, unit=unit, reason="a loss is not finite")

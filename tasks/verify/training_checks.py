@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from specs.criteria import Metric
 from specs.tolerances import tolerance
 from tasks.verify import training_logs as logs
+from tasks.verify.applicable import NO_QUESTION, not_applicable, without_questions_in
 
 GRADIENT = 10.0
 """A gradient may differ by so many times what a loss may: its sums cancel more. Measured on the tiny model in fp32:
@@ -47,8 +49,10 @@ def masked_token_effect(checks: Document, settings: Document) -> Metric:
     return Metric(value=max(padding, others), unit=unit)
 
 
-def ended_share(generated: Sequence[Document]) -> Metric:
-    """Answers that ended before they had all the tokens they were given."""
+def ended_share(generated: Sequence[Document], samples: Path | None) -> Metric:
+    """Answers that ended before they had all the tokens they were given; `samples` are those that were trained on."""
+    if not generated and samples is not None and without_questions_in(samples):
+        return not_applicable("share", NO_QUESTION)
     if not generated:
         return logs.missing("share", "generated.jsonl")
     return Metric(value=sum(bool(g["ended"]) for g in generated) / len(generated), unit="share")

@@ -111,16 +111,22 @@ LOOSE = "acceptance: {evaluate: [{metric: fault_type_coverage, op: '>=', bound: 
 
 
 @pytest.mark.parametrize(
-    ("sources", "more", "warned"), [(CHATS, "", True), (CHATS, LOOSE, False), (CHATS + MAPPED, "", False)]
+    ("sources", "more", "said"),
+    [
+        (CHATS, "", "does not apply and judges nothing"),
+        (CHATS, LOOSE, "and warns below 0.5"),
+        (CHATS, LOOSE.replace("false", "true"), "and blocks the release below 0.5"),
+        (CHATS + MAPPED, "", None),
+    ],
 )
 def test_what_a_criterion_of_fault_types_means_without_any_is_said_before_the_run(
-    tmp_path: Path, sources: str, more: str, warned: bool
+    tmp_path: Path, sources: str, more: str, said: str | None
 ):
     table(tmp_path, ENGLISH, 70)
-    said = [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "The belt."}]
-    (tmp_path / "c.jsonl").write_text("\n".join([json.dumps({"messages": said})] * 70))
+    turns = [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": "The belt."}]
+    (tmp_path / "c.jsonl").write_text("\n".join([json.dumps({"messages": turns})] * 70))
     text = "".join(check_project(load_project(write(tmp_path, sources, more=more)), with_model=False).notes)
-    assert ("blocks the release below 0.5" in text) == warned
+    assert said in text if said else "fault_type_coverage" not in text
 
 
 @pytest.mark.parametrize(("rows", "warned"), [(30, True), (65, True), (66, False)])

@@ -42,7 +42,8 @@ def test_every_metric_stands_in_its_table_with_unit_bound_and_source(stage: str)
     wanted = {d.name: d for d in DEFINITIONS if d.stage == stage}
     assert set(found) == set(wanted)
     for name, metric in wanted.items():
-        _, title, unit, bound, acts, source = found[name]
+        _, title, unit, bound, acts, source, *needs = found[name]
+        assert (needs or [""])[0] == metric.needs
         assert title
         assert unit == metric.unit
         assert source == metric.recomputed

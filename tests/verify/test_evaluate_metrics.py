@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from specs.canonical import digest_folder
-from specs.criteria import Metric
+from specs.criteria import Metric, blocked, judge
+from specs.metrics import default_criteria
 from tasks.verify import evaluate, evaluate_answers
 
 BASE_SHA256 = "b" * 64
@@ -35,6 +36,7 @@ class Planted:
     answers: list[dict[str, Any]] = field(default_factory=list)
     evaluated: dict[str, Any] = field(default_factory=dict)
     generations: int = 4
+    sources: list[dict[str, Any]] = field(default_factory=lambda: [{"kind": "instructions", "path": "c.jsonl"}])
 
     def metrics(self) -> dict[str, Metric]:
         """Write everything and verify it."""
@@ -47,7 +49,11 @@ class Planted:
         _table(out / "artifacts" / "eval_losses.parquet", self.losses)
         _lines(out / "artifacts" / "generations.jsonl", self.answers)
         (out / "artifacts" / "evaluated.json").write_text(json.dumps(self.evaluated))
-        context = {"parameters": {"generations": self.generations}, "base_model_sha256": BASE_SHA256}
+        context = {
+            "parameters": {"generations": self.generations},
+            "base_model_sha256": BASE_SHA256,
+            "spec": {"sources": self.sources},
+        }
         return evaluate.metrics(out, inputs, context)
 
     def value(self, name: str) -> float | None:
@@ -213,7 +219,39 @@ def test_without_fault_types_every_sample_counts_as_one_and_it_is_said(planted):
         row["fault_type"] = ""
     found = planted.metrics()["fault_type_coverage"]
     assert found.value is not None
-    assert "every sample counts as one" in found.reason
+    assert "every held-out answer counts as one" in found.reason
+    assert not found.applies
+
+
+def test_fault_types_that_the_sources_name_or_training_has_make_their_absence_count(planted):
+    for row in [*planted.samples[-8:], *planted.losses]:
+        row["fault_type"] = ""
+    assert planted.metrics()["fault_type_coverage"].applies
+    for row in planted.samples:
+        row["fault_type"] = ""
+    assert not planted.metrics()["fault_type_coverage"].applies
+    planted.sources = [{"kind": "work_orders", "columns": {"fault_type": "Code"}}]
+    assert planted.metrics()["fault_type_coverage"].applies
+
+
+def test_of_plain_text_alone_no_metric_of_answers_applies(planted):
+    for row in planted.samples:
+        row["prompt"] = ""
+    for row in planted.losses:
+        row["mispaired_with"] = None
+    planted.answers = []
+    found = planted.metrics()
+    of_answers = ("pairing_gain", "pairing_certainty", "fault_type_coverage", "ended_share")
+    assert [found[name].applies for name in of_answers] == [False] * 4
+    assert not blocked([v for v in judge(default_criteria("evaluate"), found) if v.metric in of_answers])
+    assert found["eval_loss_change"].applies
+
+
+def test_answers_that_are_missing_are_not_answers_that_nobody_could_give(planted):
+    planted.answers = []
+    found = planted.metrics()
+    assert (found["ended_share"].value, found["ended_share"].applies) == (None, True)
+    assert (found["fault_type_coverage"].value, found["fault_type_coverage"].applies) == (None, True)
 
 
 def test_missing_artifacts_are_null_with_a_reason(tmp_path):

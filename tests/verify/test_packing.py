@@ -81,6 +81,7 @@ def test_samples_kept_apart_pass_and_a_plan_that_shares_no_row_has_nothing_to_sh
     assert packing.loss_difference(rows, seen(rows), ASKED).value == pytest.approx(1e-6)
     apart = planned(TRAINING.model_copy(update={"packing": False}))
     assert packing.samples_touched(apart, {}, ASKED).value == packing.loss_difference(apart, {}, ASKED).value == 0
+    assert not packing.loss_difference(apart, {}, ASKED).applies
 
 
 @pytest.mark.parametrize("value", [1e-9, None])

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specs.canonical import sha256_file
+from tasks.data.batch_plan import read_plan
 from tasks.training.spikes import FEWEST, FLOOR_NATS, SpikeWindow, accepted_losses, passed_over_steps
 from tests.support.forked import Ended, train
 from tests.support.samples import small_training
@@ -116,4 +117,6 @@ class TestInTraining:
         _, ended = spiking(job_in, tmp_path, "stop")
         assert ended.code == 1
         assert "step 10: the loss is" in ended.error()["message"]
-        assert "its samples are s" in ended.error()["message"]
+        planned = [row.sample_id for row in read_plan(tmp_path / "batch_plan.parquet") if row.step == 10]
+        assert len(planned) == 6
+        assert f"its samples are {', '.join(planned)};" in ended.error()["message"]

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from flows.cli.language import of_run
 from flows.cli.output import internal_error, readable, tell
+from flows.cli.run_words import run_word
+from specs.base import Language
 from specs.errors import GatewrightError, InputError
-
-_KEYS = "[a]pprove  [s]et a parameter and approve  [w] rework  [x] reject  [l]eave: "
 
 
 def asker(workspace: Any, progress: Any) -> Callable[[], bool] | None:
@@ -39,48 +40,49 @@ def asker(workspace: Any, progress: Any) -> Callable[[], bool] | None:
 def _ask(workspace: Any, ledger: Any) -> bool:
     from flows.reviewing import gate_facts
 
+    language = "en" if workspace is None else of_run(workspace.folder)
     facts = gate_facts(workspace, ledger)
-    _show(facts, ledger)
+    _show(facts, ledger, language)
     while True:
         try:
             with _signals_interrupt():
-                decision = _one_answer(facts)
+                decision = _one_answer(facts, language)
         except (EOFError, OSError, KeyboardInterrupt):  # no more input, the terminal is gone, Ctrl-C: leave
-            tell("\nthe gate stays open")
+            tell(run_word(language, "stays_open"))
             return False
         except GatewrightError as error:
-            _refuse(error)
+            _refuse(error, language)
             continue
         except UnicodeDecodeError:
-            _refuse(InputError("what was typed is not UTF-8 text", "type it in a terminal that uses UTF-8"))
+            _refuse(InputError("what was typed is not UTF-8 text", "type it in a terminal that uses UTF-8"), language)
             continue
         if decision is None:
             return False
-        recorded = _record(workspace, ledger, facts, decision) if decision else None
+        recorded = _record(workspace, ledger, facts, decision, language) if decision else None
         if recorded is not None:
             return recorded
         if decision and _edited_meanwhile(workspace, ledger, facts):
             facts = gate_facts(workspace, ledger)
-            _show(facts, ledger)
+            _show(facts, ledger, language)
 
 
-def _show(facts: Any, ledger: Any) -> None:
+def _show(facts: Any, ledger: Any, language: Language) -> None:
     from rich.console import Console
-    from rich.markdown import Markdown
 
+    from flows.cli.pages import Page
     from flows.rehearsing import rehearsal_note
     from flows.reviewing import page
 
     console = Console(stderr=True, emoji=False)
-    console.print(Markdown(page(facts)))
+    console.print(Page(page(facts)))
     if note := rehearsal_note(facts.workspace, ledger, facts.state, facts.gate.name, facts.proposal):
         tell(note)
     if facts.report:
-        tell(f"report with plots: {facts.report}")
+        tell(run_word(language, "report", path=facts.report))
 
 
-def _refuse(error: GatewrightError) -> None:
-    tell(f"refused: {error.message}\n  way out: {error.hint}")
+def _refuse(error: GatewrightError, language: Language) -> None:
+    tell(run_word(language, "refused", message=error.message, hint=error.hint))
 
 
 @contextmanager
@@ -110,9 +112,13 @@ def _signals_interrupt() -> Iterator[None]:
             signal.signal(number, handler if handler is not None else signal.SIG_DFL)
 
 
-def _one_answer(facts: Any) -> dict[str, Any] | None:
+def _one_answer(facts: Any, language: Language) -> dict[str, Any] | None:
     """The decision as keywords; empty to ask again; None to leave the gate open."""
-    answer = _prompt(_KEYS).lower()
+
+    def prompt(key: str, **values: object) -> str:
+        return _prompt(run_word(language, key, **values))
+
+    answer = prompt("keys").lower()
     if answer in ("l", "leave", "q", ""):
         return None
     if answer not in ("a", "approve", "s", "set", "w", "rework", "x", "reject"):
@@ -120,29 +126,29 @@ def _one_answer(facts: Any) -> dict[str, Any] | None:
     rules = facts.policy.at(facts.gate.name)
     people = facts.waiting.waits_for if answer in ("a", "approve", "s", "set") else rules.reviewers
     people = people or rules.reviewers
-    actor = people[0] if len(people) == 1 else _prompt(f"who decides ({', '.join(people)}): ")
+    actor = people[0] if len(people) == 1 else prompt("who_decides", people=", ".join(people))
     if answer in ("w", "rework"):
-        return {"choice": "rework", "actor": actor, "comment": _prompt("what should change: ")}
+        return {"choice": "rework", "actor": actor, "comment": prompt("what_changes")}
     if answer in ("x", "reject"):
-        return {"choice": "reject", "actor": actor, "comment": _prompt("why: ")}
+        why = prompt("why_reject")
+        return {"choice": "reject", "actor": actor, "comment": why} if why else {}
     decision: dict[str, Any] = {"choice": "approve", "actor": actor}
     if answer in ("s", "set"):
-        key, sign, value = (part.strip() for part in _prompt("parameter=value: ").partition("="))
+        key, sign, value = (part.strip() for part in prompt("parameter").partition("="))
         if not (key and sign and value):
             raise InputError("that is not parameter=value", "for example lr=1e-4")
         decision["edits"] = {key: value}
     if facts.gate.blocked:
         for finding in facts.gate.findings:
-            tell(f"the sheet leaves open: {finding.text}; write: {finding.sentence}")
-        what = "the sheet leaves this open" if facts.gate.findings else "a blocking criterion failed"
-        tell(f"{what}: approving overrides it and needs a reason")
-        decision.update(override=True, comment=_prompt("reason: "))
+            tell(run_word(language, "sheet_open", text=finding.text, sentence=finding.sentence))
+        tell(run_word(language, "overrides_sheet" if facts.gate.findings else "overrides_criterion"))
+        decision.update(override=True, comment=prompt("reason"))
     elif "approve" in rules.comment_required:
-        decision["comment"] = _prompt("comment: ")
+        decision["comment"] = prompt("comment")
     return decision
 
 
-def _record(workspace: Any, ledger: Any, facts: Any, decision: dict[str, Any]) -> bool | None:
+def _record(workspace: Any, ledger: Any, facts: Any, decision: dict[str, Any], language: Language) -> bool | None:
     """Record the decision, or say why not.
 
     Returns whether the gate is decided now, by this or by somebody else; None to ask again.
@@ -155,15 +161,16 @@ def _record(workspace: Any, ledger: Any, facts: Any, decision: dict[str, Any]) -
         named = {"expected_digest": facts.gate.digest, "name": facts.gate.name}
         made = record(workspace, ledger, **named, **proof, **decision)
     except GatewrightError as error:
-        _refuse(error)
+        _refuse(error, language)
         return _decided(workspace, ledger, facts) or None
     except Exception as error:  # a value that no check foresaw must not end the run
-        _refuse(internal_error(error))
+        _refuse(internal_error(error), language)
         return _decided(workspace, ledger, facts) or None
-    tell(f"recorded: {decision['choice']} by {decision['actor']}")
+    choice = run_word(language, decision["choice"])
+    tell(run_word(language, "recorded_here", choice=choice, actor=decision["actor"]))
     if made["kind"] == "decision.recorded":
         return True
-    tell(f"the gate stays open: {sentence(made)}")
+    tell(run_word(language, "stays_open_for", sentence=sentence(made, language)))
     return False
 
 

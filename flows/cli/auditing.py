@@ -317,13 +317,9 @@ def _either(name: str, project: Path | None) -> Iterator[History]:
 
 
 def _language(history: History) -> Language:
-    """The language of the project that a run is of, as its frozen spec says; English where that cannot be read."""
-    import json
+    from flows.cli.language import of_run
 
-    try:
-        return "zh" if json.loads((history.run_dir / "spec.json").read_bytes()).get("language") == "zh" else "en"
-    except (OSError, ValueError, AttributeError, RecursionError):
-        return "en"
+    return of_run(history.run_dir)
 
 
 def _bundle_alone(run: str | None, project: Path | None) -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
 import typer
 
 from flows.cli.app import app
+from flows.cli.language import of_run
 from flows.cli.options import AsJson, GateOption, ProjectOption, RunArgument
 from flows.cli.output import emit, guarded, readable, say, tell
+from flows.cli.run_words import run_word
 from specs.decisions import Authentication
 from specs.errors import EXIT_DONE, DecisionRefused, InputError
 
@@ -197,20 +201,23 @@ def _say_recorded(found: Any, choice: str, document: dict[str, Any]) -> None:
     from flows.decide import DIGEST_DIGITS
     from flows.standing import sentence
 
-    claim = ""
-    if document["authentication"] == "unauthenticated":
-        claim = " (unauthenticated: a claim, allowed because the policy is solo)"
-    say(f"recorded: {choice} of gate {document['gate']} round {document['round']} by {document['actor']}{claim}")
+    language = of_run(found.workspace.folder)
+    t = partial(run_word, language)
+    claim = t("claim") if document["authentication"] == "unauthenticated" else ""
+    told = {name: document[name] for name in ("gate", "round", "actor")}
+    say(t("recorded", choice=t(choice), claim=claim, **told))
     if document.get("rehearsed_otherwise"):
-        tell(f"note: {document['rehearsed_otherwise']}")
+        tell(t("note", text=document["rehearsed_otherwise"]))
     if document["kind"] == "gate.amended":
-        say(f"the gate shows your edit now, as {document['shows'][:DIGEST_DIGITS]}; others confirm it:")
+        say(t("shows_edit", digest=document["shows"][:DIGEST_DIGITS]))
     if document["kind"] != "decision.recorded":
-        say(f"  {sentence(document)}")
+        say(f"  {sentence(document, language)}")
     elif document.get("worker_told"):
-        say("a worker goes on with it")
+        say(t("worker_goes_on"))
     elif choice != "reject":
-        say(f"go on: gatewright resume {found.run}{named(found.workspace)}")
+        say(t("go_on", command=f"gatewright resume {found.run}{named(found.workspace)}"))
+    else:
+        say(t("rejected", run=found.run, project=shlex.quote(str(found.workspace.project_dir))))
 
 
 def _confirm(found: Any, choice: str, decision: dict[str, Any]) -> str | None:
@@ -220,11 +227,12 @@ def _confirm(found: Any, choice: str, decision: dict[str, Any]) -> str | None:
     expected: str | None = decision["expected_digest"]
     open_gates = fold(found.ledger.events(found.run)).open_gates
     gate = next((gate for gate in open_gates if decision["name"] in (None, gate.name)), None)
-    tell(f"You decide as {decision['actor']}: {choice} run {found.run}.")
+    t = partial(run_word, of_run(found.workspace.folder))
+    tell(t("you_decide", actor=decision["actor"], choice=t(choice), run=found.run))
     if gate is not None and (decision["name"] or len(open_gates) == 1):
         for said in gate.amendments:
             edits = ", ".join(f"{path} = {value}" for path, value in sorted(said.decision.edits.items()))
-            tell(f"  edited by {said.decision.actor}: {edits}")
+            tell(t("edited", actor=said.decision.actor, edits=edits))
         expected = expected or gate.digest
     typed_again(choice)
     return expected

@@ -1,7 +1,8 @@
-"""In which language a command speaks that may have no run to tell it."""
+"""In which language a command speaks: that of the run, else of the project, else as asked for."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from specs.base import Language
@@ -23,4 +24,12 @@ def of_project(folder: Path | None = None) -> Language:
     try:
         return load_project(project_folder(folder)).spec.language
     except GatewrightError:
+        return "en"
+
+
+def of_run(folder: Path) -> Language:
+    """That of the project whose run lies in a folder, as its frozen spec says; English where that cannot be read."""
+    try:
+        return "zh" if json.loads((folder / "spec.json").read_bytes()).get("language") == "zh" else "en"
+    except (OSError, ValueError, AttributeError, RecursionError):
         return "en"

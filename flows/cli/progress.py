@@ -7,16 +7,20 @@ import time
 from types import TracebackType
 from typing import Any
 
+from flows.cli.progress_words import PROGRESS
+from specs.base import Language
+
 
 class Lines:
     """One line when a piece of work starts and one every ten seconds, on stderr."""
 
-    def __init__(self, every_s: float = 10.0) -> None:
-        self._every_s = every_s
+    def __init__(self, language: Language = "en", every_s: float = 10.0) -> None:
+        self._language, self._every_s = language, every_s
         self._what, self._total, self._done, self._last = "", None, 0, 0.0  # type: tuple[Any, Any, Any, Any]
 
     def start(self, what: str, total: int | None = None) -> None:
         """A new piece of work."""
+        what = PROGRESS(self._language, what)
         self._what, self._total, self._done, self._last = what, total, 0, time.monotonic()
         self._write(what + (f" ({total})" if total else ""))
 
@@ -26,12 +30,12 @@ class Lines:
         now = time.monotonic()
         if now - self._last >= self._every_s or (self._total and self._done == self._total):
             self._last = now
-            of = f"/{self._total}" if self._total else ""
-            self._write(f"{self._what}: {self._done}{of} {note}".rstrip())
+            of = f"{self._done}/{self._total}" if self._total else "" if note else str(self._done)
+            self._write(f"{self._what}: {' '.join(part for part in (of, note) if part)}")
 
     def say(self, text: str) -> None:
         """One line."""
-        self._write(text)
+        self._write(PROGRESS(self._language, text))
 
     def _write(self, text: str) -> None:
         sys.stderr.write(f"  {text}\n")
@@ -47,7 +51,7 @@ class Lines:
 class Bars:
     """A bar per piece of work, on a terminal."""
 
-    def __init__(self) -> None:
+    def __init__(self, language: Language = "en") -> None:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -61,6 +65,7 @@ class Bars:
             TextColumn("{task.fields[note]}", markup=False),
             console=self._console,
         )
+        self._language = language
         self._task: Any = None
 
     def __enter__(self) -> Bars:
@@ -76,7 +81,7 @@ class Bars:
     def start(self, what: str, total: int | None = None) -> None:
         """A new bar; the one before is full."""
         self.finish()
-        self._task = self._progress.add_task(what, total=total, note="")
+        self._task = self._progress.add_task(PROGRESS(self._language, what), total=total, note="")
 
     def advance(self, units: int = 1, note: str = "") -> None:
         """`units` more are done."""
@@ -85,7 +90,7 @@ class Bars:
 
     def say(self, text: str) -> None:
         """One line above the bars."""
-        self._console.print(text)
+        self._console.print(PROGRESS(self._language, text))
 
     def finish(self) -> None:
         """Fill the running bar."""
@@ -104,6 +109,6 @@ class Bars:
         self._progress.start()
 
 
-def for_terminal() -> Bars | Lines:
+def for_terminal(language: Language = "en") -> Bars | Lines:
     """Bars where stderr is a terminal, lines elsewhere."""
-    return Bars() if sys.stderr.isatty() else Lines()
+    return Bars(language) if sys.stderr.isatty() else Lines(language)

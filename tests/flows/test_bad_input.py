@@ -242,7 +242,7 @@ def test_a_passage_that_ends_without_a_word_points_to_the_log(with_run: Path) ->
 NO_REHEARSAL: dict[str, Any] = {"workspace": None, "state": None, "proposal": None}
 
 
-def test_nothing_typed_at_the_gate_ends_the_run(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+def test_nothing_typed_at_the_gate_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
     typed = iter(["s", "nonsense", "s", "a=b", "s", "c=d", "x", "no \udcff text", "s", "lr=1e-4"])
     errors: list[Exception] = [GuardRefused("outside its bounds"), RecursionError("too deep")]
     kept: list[Any] = []
@@ -263,7 +263,7 @@ def test_nothing_typed_at_the_gate_ends_the_run(monkeypatch: pytest.MonkeyPatch,
     monkeypatch.setattr("flows.state.fold", lambda events: SimpleNamespace(gate=gate))
     monkeypatch.setattr(asking, "_prompt", lambda text: readable(next(typed)))
     monkeypatch.setattr(asking, "internal_error", lambda error: InputError(f"internal error: {error}", "a log"))
-    assert asking._ask(SimpleNamespace(run="first"), ledger)
+    assert asking._ask(SimpleNamespace(run="first", folder=tmp_path), ledger)
     assert [d["edits"] for d in kept] == [{"lr": "1e-4"}]
     said = capsys.readouterr().err
     assert said.count("refused:") == 4

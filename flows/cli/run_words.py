@@ -1,0 +1,103 @@
+"""What the commands of a run say to a person: where it waits, what was recorded, how it ended. English and Chinese."""
+
+from __future__ import annotations
+
+from specs.bilingual import Texts
+
+_TEXTS: dict[str, tuple[str, str]] = {
+    # where a run waits
+    "waits": ("run {run} waits at gate {gate}, round {round}", "运行 {run} 停在关口 {gate}（第 {round} 轮），等待决定"),
+    "look": ("  1. look:    {command}", "  1. 查看：   {command}"),
+    "decide": ("  2. decide:  {command}", "  2. 决定：   {command}"),
+    "or_as": ("     or as:   {people}", "     或作为： {people}"),
+    "correct": ("  2. correct: project.yaml, then: {command}", "  2. 更正：   project.yaml，然后 {command}"),
+    "or_override": ("     or:      {command}", "     或者：   {command}"),
+    "go_on_at": ("  {number}. go on:   {command}", "  {number}. 继续：   {command}"),
+    "left_open": ("  left open: {text}; write: {sentence}", "  尚缺：{text}；请写：{sentence}"),
+    "failed": (
+        "  failed: {metric} = {value} (must be {op} {bound})",
+        "  未通过：{metric} = {value}（要求 {op} {bound}）",
+    ),
+    "not_measured": ("not measured", "未测得"),
+    "waits_for_work": (
+        "run {run} waits for a person's work on {stage}: {sheet}",
+        "运行 {run} 等待有人完成 {stage} 的工作：{sheet}",
+    ),
+    "hand_in": ("  1. hand in: {command}", "  1. 交回：   {command}"),
+    "why_rework": ("what to change", "要改什么"),
+    "why_gone": ("what it showed is gone", "所示内容已经缺失"),
+    "why": ("why", "理由"),
+    # how it ended
+    "started": ("run {run} of {project}", "运行 {run}，项目 {project}"),
+    "rehearsal_started": (
+        "rehearsal on {share} % of the samples: run {run} of {project}",
+        "用 {share} % 的样本演练：运行 {run}，项目 {project}",
+    ),
+    "finished": ("run {run} is finished; release bundle: {release}", "运行 {run} 已完成；发布包：{release}"),
+    "read_card": (
+        "  what it is and what it scored: {card}\n  check a copy of it: gatewright release verify {release}",
+        "  内容与成绩：{card}\n  核对副本：  gatewright release verify {release}",
+    ),
+    "rehearsal_failed": (
+        "rehearsal {run} did not pass: a blocking criterion failed in {stages}",
+        "演练 {run} 未通过：{stages} 有阻断准则未通过",
+    ),
+    "rehearsal_passed": (
+        "rehearsal {run} passed; nothing of it is released. In earnest: gatewright run",
+        "演练 {run} 通过，不发布任何内容。正式运行：gatewright run",
+    ),
+    "until": ("{stage} is done; go on with: gatewright resume {run}", "{stage} 已完成；继续：gatewright resume {run}"),
+    "rejected": (
+        "run {run} is rejected and stays so. Another one, after what you change: gatewright run {project}",
+        "运行 {run} 已被否决，不能再继续。修改之后另起一次运行：gatewright run {project}",
+    ),
+    "stopped": ("run {run}: {message}. {hint}", "运行 {run} 已按要求停止，进度均已保存（{message}）。继续：{command}"),
+    "with_worker": (
+        "run {run} is with the worker; where it stands: gatewright status {run}",
+        "运行 {run} 已交给后台进程；查看进展：gatewright status {run}",
+    ),
+    # a decision
+    "recorded": (
+        "recorded: {choice} of gate {gate} round {round} by {actor}{claim}",
+        "已记录：{actor} 对关口 {gate} 第 {round} 轮的决定是{choice}{claim}",
+    ),
+    "claim": (" (unauthenticated: a claim, allowed because the policy is solo)", "（未认证，仅自报；单人策略允许）"),
+    "approve": ("approve", "批准"),
+    "rework": ("rework", "返工"),
+    "reject": ("reject", "否决"),
+    "note": ("note: {text}", "注意：{text}"),
+    "shows_edit": (
+        "the gate shows your edit now, as {digest}; others confirm it:",
+        "关口现在显示你的修改（{digest}），由其他人确认：",
+    ),
+    "worker_goes_on": ("a worker goes on with it", "后台进程会继续"),
+    "go_on": ("go on: {command}", "继续：{command}"),
+    "you_decide": ("You decide as {actor}: {choice} run {run}.", "你以 {actor} 的名义决定：{choice}，运行 {run}。"),
+    "edited": ("  edited by {actor}: {edits}", "  {actor} 已修改：{edits}"),
+    # asked at the terminal
+    "keys": (
+        "[a]pprove  [s]et a parameter and approve  [w] rework  [x] reject: ends the run  [l]eave: ",
+        "[a] 批准  [s] 改一个参数后批准  [w] 返工  [x] 否决，运行到此结束  [l] 稍后再定：",
+    ),
+    "who_decides": ("who decides ({people}): ", "由谁决定（{people}）："),
+    "what_changes": ("what should change: ", "要改什么："),
+    "why_reject": ("why (the run ends for good; empty: back): ", "理由（运行将就此结束；留空则返回）："),
+    "parameter": ("parameter=value: ", "参数=值："),
+    "reason": ("reason: ", "理由："),
+    "comment": ("comment: ", "说明："),
+    "sheet_open": ("the sheet leaves open: {text}; write: {sentence}", "任务单尚缺：{text}；请写：{sentence}"),
+    "overrides_sheet": (
+        "the sheet leaves this open: approving overrides it and needs a reason",
+        "任务单有所缺：此时批准属于强制放行，须写明理由",
+    ),
+    "overrides_criterion": (
+        "a blocking criterion failed: approving overrides it and needs a reason",
+        "有阻断准则未通过：此时批准属于强制放行，须写明理由",
+    ),
+    "report": ("report with plots: {path}", "带图表的报告：{path}"),
+    "stays_open": ("\nthe gate stays open", "\n关口保持等待"),
+    "stays_open_for": ("the gate stays open: {sentence}", "关口保持等待：{sentence}"),
+    "refused": ("refused: {message}\n  way out: {hint}", "未被接受：{message}\n  办法：{hint}"),
+    "recorded_here": ("recorded: {choice} by {actor}", "已记录：{actor} {choice}"),
+}
+run_word = Texts(_TEXTS)

@@ -1,0 +1,65 @@
+"""A Chinese project is told in Chinese how far its stages are."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from flows.cli.progress import Lines
+from flows.cli.progress_words import PROGRESS
+from specs.phrases import Phrases
+
+ROOT = Path(__file__).parents[2]
+
+
+def said_in_code() -> Iterator[tuple[str, str]]:
+    """(place, sentence) of everything that code says to a progress or channel; `7` stands for each value."""
+    for folder in ("tasks", "agents", "flows"):
+        for file in sorted((ROOT / folder).rglob("*.py")):
+            text = file.read_text("utf-8")
+            if re.search(r"(progress|channel)\.(start|say)\(", text):
+                for node in ast.walk(ast.parse(text)):
+                    if (sentence := _sentence(node)) is not None:
+                        yield f"{file.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}", sentence
+
+
+def _sentence(node: ast.AST) -> str | None:
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args):
+        return None
+    speaker = ast.unparse(node.func.value).rsplit(".", 1)[-1]
+    if node.func.attr not in ("start", "say") or speaker not in ("progress", "channel"):
+        return None
+    match node.args[0]:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=values):
+            return "".join(str(part.value) if isinstance(part, ast.Constant) else "7" for part in values)
+    return None
+
+
+def test_every_sentence_of_progress_has_its_chinese() -> None:
+    said = list(said_in_code())
+    assert len(said) > 25
+    assert [(place, text) for place, text in said if not re.search("[一-鿿]", PROGRESS("zh", text))] == []
+
+
+def test_english_projects_read_what_the_code_says(capsys: pytest.CaptureFixture[str]) -> None:
+    for language, expected in (("en", "  training (8)\n  step 3: odd\n"), ("zh", "  训练 (8)\n  第 3 步：odd\n")):
+        lines = Lines("zh" if language == "zh" else "en")
+        lines.start("training", 8)
+        lines.say("step 3: odd")
+        assert capsys.readouterr().err == expected
+
+
+def test_values_are_taken_over_and_unknown_sentences_stay() -> None:
+    phrases = Phrases({"{what} of {what}": "{what}！", "{a} (once) {b}": "{b}与{a}", "plain.": "白。"})
+    assert phrases("zh", "x of x") == "x！"
+    assert phrases("zh", "x of y") == "x of y"
+    assert phrases("zh", "a{b} (once) {c}\nd") == "{c}\nd与a{b}"
+    assert phrases("zh", "plain.") == "白。"
+    assert phrases("zh", "plainX") == "plainX"
+    assert phrases("en", "plain.") == "plain."

@@ -137,8 +137,10 @@ def _from_plan(job: Job, steps: Sequence[PlannedStep], longest: int) -> dict[str
     budget = training.max_tokens_per_micro_batch
     cap, cut = training.max_tokens_per_step, training.max_steps
     partly = cut is not None or not job.whole_plan
+    one_step = len({step.epoch for step in steps}) == len(steps)  # the whole epoch is less than a step takes
     small = (
         not (full and job.whole_plan)
+        and (one_step or cap is not None or not job.whole_plan)
         and micro_batch <= training.micro_batch
         and batches <= training.gradient_accumulation
     )

@@ -6,16 +6,19 @@ import json
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from specs.errors import ModelError, StorageError, WorkerError
-from specs.project import Hub
+from specs.project import Hub, Project
 from specs.stages import Quiet
 from tasks.models.cache import RECORD, made_once
-from tasks.models.resolve import resolve_base_model
+from tasks.models.resolve import resolve_base_model, with_commit
 
 COPY = """
 import shutil, sys, time
@@ -149,6 +152,85 @@ def test_an_unreachable_hub_is_a_message_with_three_ways_out(tmp_path):
 def test_offline_and_not_cached_is_the_same_message(tmp_path):
     answer = _resolve_apart(tmp_path, "org/tiny", {"HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(tmp_path / "hub")})
     assert "is not in the local cache" in answer["message"]
+
+
+class _Hub(BaseHTTPRequestHandler):
+    """The part of a hub that says what a model is: one that is there, one that is gated, and no other."""
+
+    commit = "a" * 40
+
+    def do_GET(self) -> None:
+        if self.path.startswith("/api/models/org/tiny"):
+            self._answer(200, {"id": "org/tiny", "sha": self.commit, "siblings": []})
+        elif self.path.startswith("/api/models/org/gated"):
+            self._answer(403, {"error": "gated"}, "GatedRepo")
+        else:
+            self._answer(404, {"error": "Repository not found"}, "RepoNotFound")
+
+    do_HEAD = do_GET
+
+    def _answer(self, code: int, body: dict[str, object], said: str = "") -> None:
+        data = json.dumps(body).encode()
+        self.send_response(code)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        if said:
+            self.send_header("X-Error-Code", said)
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(data)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture(scope="module")
+def hub() -> Iterator[str]:
+    """The address of a hub on this machine."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Hub)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+
+
+def spec_of(name: str, hub: str, revision: str | None = None) -> Project:
+    sources = [{"kind": "notes", "path": "n.md"}]
+    return Project.model_validate(
+        {"project": "p", "base_model": name, "sources": sources, "hub": {"mirror": hub, "revision": revision}}
+    )
+
+
+def test_a_run_is_frozen_with_the_commit_of_its_hub_model_and_an_amended_spec_keeps_it(hub, tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    first = with_commit(spec_of("org/tiny", hub), tmp_path)
+    assert first.hub.revision == "a" * 40
+    monkeypatch.setattr(_Hub, "commit", "b" * 40)  # the owner pushes meanwhile
+    assert with_commit(spec_of("org/tiny", hub), tmp_path, first).hub.revision == "a" * 40
+    assert with_commit(spec_of("org/tiny", hub), tmp_path).hub.revision == "b" * 40
+    assert with_commit(spec_of("org/tiny", hub, "main"), tmp_path, first).hub.revision == "b" * 40  # a person asked
+    (tmp_path / "org" / "tiny").mkdir(parents=True)
+    assert with_commit(spec_of("org/tiny", hub), tmp_path).hub.revision is None  # a folder of the project
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "way"),
+    [
+        ("org/gated", "gated: its owner wants its terms accepted", "HF_TOKEN"),
+        ("org/none", "has no model org/none", "spelling"),
+    ],
+)
+def test_a_gated_model_and_one_that_is_not_there_are_said_with_the_way_out(name, said, way, hub, tmp_path, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+    for ask in (
+        lambda: with_commit(spec_of(name, hub), tmp_path),
+        lambda: resolve_base_model(name, tmp_path, Hub(mirror=hub, revision=None), Quiet()),
+    ):
+        with pytest.raises(ModelError) as caught:
+            ask()
+        assert said in caught.value.message
+        assert way in caught.value.hint
 
 
 def _resolve_apart(folder: Path, name: str, environment: dict[str, str], mirror: str | None = None) -> dict[str, str]:

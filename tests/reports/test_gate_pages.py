@@ -9,6 +9,7 @@ import pytest
 from agents.reporter import gate_page
 from agents.rules import RulesProposer
 from agents.task_sheet import expected_beside_actual
+from specs.proposals import BaseModelFacts
 from tests.agents.proposer_cases import DEMO_CAPS, context, memory_of
 from tests.agents.proposer_cases import project as project_of
 from tests.reports.report_attempts import evidence, project
@@ -52,6 +53,24 @@ def test_the_first_gate_shows_the_task_sheet():
     _, text = page("data")
     assert text.count("Criteria that block") == 5
     assert "Goal:" in text
+
+
+@pytest.mark.parametrize(
+    ("licence", "language", "said"),
+    [
+        ("apache-2.0", "en", "revision `abc123`. Licence: `apache-2.0`."),
+        ("apache-2.0", "zh", "许可证：`apache-2.0`。"),
+        ("unknown", "en", "Licence: not stated by the model; find out"),
+        ("unknown", "zh", "许可证：模型未注明"),
+        ("x` <b>**", "en", "Licence: ``x` <b>**``."),
+    ],
+)
+def test_the_first_gate_shows_the_revision_and_the_licence_of_the_base_model(licence, language, said):
+    proposal = RulesProposer().propose(context("data", project_of(language=language)))
+    assert proposal.base_model is None
+    facts = BaseModelFacts(revision="abc123", licence=licence)
+    _, text = page("data", language, proposal=proposal.model_copy(update={"base_model": facts}))
+    assert said in text
 
 
 def test_evidence_and_report_of_the_finished_stage_are_shown(tmp_path):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from agents.blocks import Block, Cell, Heading, Paragraph, Table
+from agents.metric_reasons import said_after
 from agents.report_texts import t
 from agents.units import human, significant
 from specs.base import Language
@@ -27,7 +28,9 @@ def figures(artifacts: Path, language: Language) -> list[Block]:
         return []
     blocks: list[Block] = [Heading(t(language, "peaks"), 3), Table(["", t(language, "value")], rows)]
     if found.get("driver_source"):
-        blocks.append(Paragraph(f"{t(language, 'peak_driver_bytes')}: {found['driver_source']}", "quiet"))
+        blocks.append(
+            Paragraph(said_after(language, t(language, "peak_driver_bytes"), found["driver_source"]), "quiet")
+        )
     return blocks
 
 

@@ -20,6 +20,7 @@ from agents.blocks import (
     to_html,
     to_markdown,
 )
+from agents.metric_reasons import in_words, said_after
 from agents.report_stages import stage_blocks
 from agents.report_texts import stage_title, t
 from agents.subtasks import subtasks
@@ -140,7 +141,7 @@ def pieces_line(evidence: Evidence, language: Language) -> Paragraph:
         outcome: Outcome = "passed" if passed == len(own) else "failed" if blocked(own) else "warning"
         mark = _MARKS[outcome if own else "not_applicable"]
         said.append(f"{mark} {subtask_title(evidence.stage, piece.name, language)} {passed}/{len(own)}")
-    return Paragraph(f"{t(language, 'subtasks')}: " + " · ".join(said), "quiet")
+    return Paragraph(said_after(language, t(language, "subtasks"), " · ".join(said)), "quiet")
 
 
 def _titles(verdicts: Sequence[Verdict], stage: str, spec: Project) -> str:
@@ -201,9 +202,9 @@ def verdict_table(evidence: Evidence, spec: Project) -> Table:
         outcome = verdict.outcome
         value = human(verdict.value, verdict.unit, language)
         if outcome == "not_applicable":
-            value = verdict.reason
+            value = in_words(language, verdict.reason)
         elif verdict.value is None and verdict.reason:
-            value = f"{value}: {verdict.reason}"
+            value = said_after(language, value, verdict.reason)
         rows.append(
             [
                 Cell(f"{_MARKS[outcome]} {t(language, outcome)}", tone=_TONES[outcome]),
@@ -220,7 +221,7 @@ def where_failed(evidence: Evidence, spec: Project) -> list[Block]:
     """The first places behind each failed verdict that has a value and names some; nothing when none does."""
     language = spec.language
     rows = [
-        [Cell(metric_title(evidence.stage, v.metric, language, spec)), Cell(v.reason, data=True)]
+        [Cell(metric_title(evidence.stage, v.metric, language, spec)), Cell(in_words(language, v.reason), data=True)]
         for v in evidence.verdicts
         if v.outcome in ("failed", "warning") and v.value is not None and v.reason and v.reason != SELF_REPORTED
     ]
@@ -250,7 +251,7 @@ def _unjudged(evidence: Evidence, spec: Project) -> Table | None:
         metric = evidence.metrics[name]
         value = human(metric.value, metric.unit, language)
         if metric.value is None and metric.reason:
-            value = f"{value}: {metric.reason}"
+            value = said_after(language, value, metric.reason)
         title = _said_by(metric_title(evidence.stage, name, language, spec), metric.reason, language)
         rows.append([Cell(title), Cell(value, number=True)])
     return Table([t(language, "metric"), t(language, "value")], rows) if rows else None

@@ -17,6 +17,7 @@ _COUNTED_ZH = {
     "trials": "项试验",
     "configurations": "个配置",
     "count": "",
+    "norm": "",
     "nats/token": "nats/词元",
     "nats/token/step": "nats/词元/步",
     "tokens/s": "词元/秒",

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from agents.completeness_texts import TEXTS, WHY
 from agents.contract import ProposerContext
 from agents.facts import parameter_count
-from agents.units import human
 from specs.criteria import Criterion, Metric, judge
 from specs.metrics import STAGES
 from specs.project import Bounds, Project
 from specs.proposals import Finding, SheetStage, TaskSheet
 from specs.sources import AnySource
+from specs.units import human
 from specs.words import nearest
 
 LEAKS = (

@@ -23,7 +23,6 @@ from agents.stage_report import (
 )
 from agents.subtasks import title as subtask_title
 from agents.task_sheet import ExpectedRow
-from agents.units import human, with_interval
 from specs.base import Language
 from specs.bilingual import Texts
 from specs.criteria import Criterion
@@ -31,6 +30,7 @@ from specs.parameters import PARAMETERS, leaves, resolve
 from specs.project import Project
 from specs.proposals import UNKNOWN_LICENCE, Proposal, SheetStage, TaskSheet
 from specs.results import Evidence
+from specs.units import human, with_interval
 
 
 def gate_page(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from agents.contract import MemoryFunction, ProposerContext
 from agents.reason_texts import text
 from agents.training_rules import CPU_MICRO_TOKENS
-from agents.units import human
 from specs.hardware import FILLED_FROM, FILLED_TO
 from specs.limits import limits
 from specs.parameters import TrainingConfiguration, leaves
 from specs.proposals import Proposal
+from specs.units import human
 
 
 def after_stress_test(context: ProposerContext, measured: Proposal, memory: MemoryFunction | None) -> list[str]:

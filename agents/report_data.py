@@ -12,10 +12,10 @@ from typing import Any
 from agents.blocks import Block, Cell, Heading, Paragraph, Table
 from agents.report_parts import as_fed, count, sample_block
 from agents.report_texts import t
-from agents.units import duration
 from specs.base import Language
 from specs.fates import reason_text
 from specs.privacy import KIND_TITLES, KINDS
+from specs.units import duration
 
 FATES = ("kept", "merged", "quarantined", "out_of_scope")
 _MOST_REASONS = 15

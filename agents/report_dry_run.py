@@ -9,8 +9,8 @@ from typing import Any
 from agents.blocks import Block, Cell, Heading, Paragraph, Table
 from agents.report_parts import count
 from agents.report_texts import t
-from agents.units import significant
 from specs.base import Language
+from specs.units import significant
 from tasks.verify import training_logs as logs
 from tasks.verify.trends import throughput_by_length
 

@@ -12,9 +12,9 @@ from agents import report_data, report_dry_run, report_stress, report_trials
 from agents.blocks import Block, Cell, Heading, Table
 from agents.report_parts import as_fed, sample_block
 from agents.report_texts import t
-from agents.units import human
 from specs.base import Language
 from specs.files import read_lines
+from specs.units import human
 
 _SAMPLES_SHOWN = 3
 _GENERATIONS_SHOWN = 16

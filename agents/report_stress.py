@@ -10,9 +10,9 @@ from typing import Any
 from agents.blocks import Block, Cell, Heading, Paragraph, Table
 from agents.metric_reasons import said_after
 from agents.report_texts import t
-from agents.units import human, significant
 from specs.base import Language
 from specs.files import read_lines
+from specs.units import human, significant
 
 
 def figures(artifacts: Path, language: Language) -> list[Block]:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from agents.blocks import Block, Cell, Heading, Paragraph, Table, Tone
 from agents.report_texts import t
-from agents.units import human, significant
 from specs.base import Language
 from specs.trials import Confirmation, Outcome, TrialsReport
+from specs.units import human, significant
 from tasks.training.trial_words import changes, measured_on, setting, setting_tried, why
 
 _TONES: dict[str, Tone] = {"lower": "good", "higher": "warn", "diverged": "bad", "died": "bad"}

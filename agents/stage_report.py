@@ -26,7 +26,6 @@ from agents.report_texts import stage_title, t
 from agents.subtasks import subtasks
 from agents.subtasks import title as subtask_title
 from agents.task_sheet import ExpectedRow, alone_of, expected_row, with_actual
-from agents.units import duration, human, significant, with_interval
 from specs.added import SELF_REPORTED
 from specs.base import Language
 from specs.costs import STAGE_SECONDS, TITLES
@@ -37,6 +36,7 @@ from specs.metrics import definitions
 from specs.project import Project
 from specs.proposals import Expectation
 from specs.results import BUSY, Evidence
+from specs.units import duration, human, significant, with_interval
 
 _MARKS: dict[Outcome, str] = {"passed": "✓", "failed": "✗", "warning": "!", "not_applicable": "–"}
 _ORDER: tuple[Outcome, ...] = ("failed", "warning", "passed", "not_applicable")

@@ -8,9 +8,9 @@ from agents.facts import parameter_count
 from agents.lr_rule import learning_rate
 from agents.reason_texts import text
 from agents.siblings import dry_run_model
-from agents.units import human, significant
 from specs.base import Language
 from specs.trials import Confirmation, Outcome, TrialsReport
+from specs.units import human, significant
 from tasks.training.trial_words import measured_on, setting, why
 
 _PATHS = {"rank": "training.lora.rank", "lr": "training.lr"}

@@ -9,12 +9,12 @@ from typing import Any
 
 from agents.report_texts import stage_title
 from agents.stage_report import metric_title
-from agents.units import human
 from flows.audit.history import History
 from flows.audit.words import word
 from flows.gatefiles import attempt_folder, load_proposal
 from specs.base import Language, Strict
 from specs.errors import GatewrightError
+from specs.units import human
 
 SECTIONS = ("spec", "parameters", "data", "metrics", "decisions", "versions")
 

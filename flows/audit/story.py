@@ -10,7 +10,6 @@ from typing import Any
 
 from agents.report_texts import stage_title
 from agents.stage_report import metric_title
-from agents.units import human
 from flows.audit.history import BULK, History, stored_rows
 from flows.audit.report import visible
 from flows.audit.words import state_word, word
@@ -34,6 +33,7 @@ from specs.events import (
     WorkHandedOut,
 )
 from specs.proposals import Expectation
+from specs.units import human
 from specs.words import nearest
 
 KEEP = BULK - {"inputs.hashed", "checkpoint.saved", "prefect.attached"}

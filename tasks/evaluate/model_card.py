@@ -9,6 +9,7 @@ from specs.bilingual import Texts
 from specs.criteria import Metric, Verdict
 from specs.metrics import definitions
 from specs.results import Evidence
+from specs.units import human
 from tasks.evaluate.release_facts import ReleaseDecision, ReleaseExpectation, ReleaseFacts
 
 DATA_SHOWN = ("rows_total", "quarantined_share", "samples_train", "samples_eval", "near_duplicate_leakage")
@@ -37,19 +38,18 @@ _TEXT: dict[str, tuple[str, str]] = {
     ),
     "data": ("Data", "数据"),
     "evaluation": ("Evaluation on held-out samples", "留出样本评估"),
-    "columns": ("| what | value | unit | bound | passed |", "| 指标 | 数值 | 单位 | 界限 | 通过 |"),
+    "columns": ("| what | value | bound | passed |", "| 指标 | 数值 | 界限 | 通过 |"),
     "passed": ("yes", "是"),
     "failed": ("**no**", "**否**"),
     "warning": ("no (warning)", "否（警告）"),
     "not_applicable": ("not applicable", "不适用"),
-    "unknown": ("unknown", "未知"),
     "other": ("Criteria of all stages", "各阶段准则"),
     "counts": ("{stage}: {good} of {all} passed", "{stage}：{all} 项中 {good} 项通过"),
     "besides": ("; not applicable: {names}", "；不适用：{names}"),
     "sheet": ("The task sheet, expected beside actual", "任务单：预期与实际"),
     "sheet_columns": (
-        "| stage | what | signed | expected last | came | difference | unit |",
-        "| 阶段 | 指标 | 签字时 | 最后预期 | 实际 | 差异 | 单位 |",
+        "| stage | what | signed | expected last | came | difference |",
+        "| 阶段 | 指标 | 签字时 | 最后预期 | 实际 | 差异 |",
     ),
     "limits": ("Limits", "局限"),
     "limit_known": (
@@ -66,11 +66,11 @@ _TEXT: dict[str, tuple[str, str]] = {
     "approvals": ("Approvals", "审批"),
     "approval_columns": (
         "| gate | round | who | when (UTC) | decision | how certain who it was |",
-        "| 关卡 | 轮次 | 审批人 | 时间（UTC） | 决定 | 身份确认方式 |",
+        "| 关口 | 轮次 | 审批人 | 时间（UTC） | 决定 | 身份确认方式 |",
     ),
     "self": (
         "**Self-approved:** one person alone ran and approved this; nobody else has looked at it.",
-        "**自我审批：** 由同一人执行并批准，没有第二人审查。",
+        "**自批：** 由同一人执行并批准，没有第二人审查。",
     ),
     "claim": (
         "**Unauthenticated:** at least one decision rests on a name that was only claimed.",
@@ -78,11 +78,11 @@ _TEXT: dict[str, tuple[str, str]] = {
     ),
     "override": (
         "**Overridden:** a failed blocking criterion was approved by override.",
-        "**越权放行：** 有未通过的阻断准则被人工放行。",
+        "**强制放行：** 有未通过的阻断准则被人工放行。",
     ),
     "unsigned": ("The attestation is not signed.", "证明文件未签名。"),
     "signed": ("The attestation is signed with the key {signer}.", "证明文件由密钥 {signer} 签名。"),
-    "head": ("Ledger head: `{head}`", "账本末端哈希：`{head}`"),
+    "head": ("Ledger head: `{head}`", "台账末端哈希：`{head}`"),
     "unauthenticated": ("unauthenticated, a claim", "未认证，仅自报"),
     "terminal": ("confirmed at a terminal", "终端确认"),
     "token": ("personal token", "个人令牌"),
@@ -126,20 +126,13 @@ def _parent(language: Language, facts: ReleaseFacts) -> str:
     return _t(language, "parent", named=facts.parent.named, sha=facts.parent.weights_sha256)
 
 
-def number(value: float | None, language: Language) -> str:
-    """A value in at most five significant digits; whole numbers in full."""
-    if value is None:
-        return _t(language, "unknown")
-    return str(int(value)) if value == int(value) and abs(value) < 1e15 else f"{value:.5g}"
-
-
 def _table(language: Language, stage: str, evidence: Evidence, names: Sequence[str]) -> str:
     titles = {d.name: d.title[language] for d in definitions(stage)}
     verdicts: dict[str, list[Verdict]] = {}
     for verdict in evidence.verdicts:
         verdicts.setdefault(verdict.metric, []).append(verdict)
     extra = sorted(name for name in verdicts if name not in titles) if stage == "evaluate" else []
-    lines = [_t(language, "columns"), "|---|---|---|---|---|"]
+    lines = [_t(language, "columns"), "|---|---|---|---|"]
     for name in [*names, *extra]:
         if name in evidence.metrics:
             lines.append(_row(language, titles.get(name, name), evidence.metrics[name], verdicts.get(name, [])))
@@ -147,19 +140,22 @@ def _table(language: Language, stage: str, evidence: Evidence, names: Sequence[s
 
 
 def _row(language: Language, title: str, metric: Metric, verdicts: Sequence[Verdict]) -> str:
-    bounds = ", ".join(f"{v.op} {number(v.bound, language)}" for v in verdicts)
+    bounds = ", ".join(f"{v.op} {human(v.bound, v.unit, language)}" for v in verdicts)
     passed = ", ".join(_passed(language, v) for v in verdicts)
-    return f"| {title} | {number(metric.value, language)} | {metric.unit} | {bounds} | {passed} |"
+    value = human(metric.value, metric.unit, language) if metric.applies else _t(language, "not_applicable")
+    return f"| {title} | {value} | {bounds} | {passed} |"
 
 
 def _sheet(language: Language, rows: Sequence[ReleaseExpectation]) -> str:
-    lines = [_t(language, "sheet_columns"), "|---|---|---:|---:|---:|---:|---|"]
+    lines = [_t(language, "sheet_columns"), "|---|---|---:|---:|---:|---:|"]
     for row in rows:
-        values = [number(value, language) if value is not None else "" for value in (row.signed, row.expected)]
+        signed, expected = (
+            "" if value is None else human(value, row.unit, language) for value in (row.signed, row.expected)
+        )
         off = ""
         if row.actual is not None and row.expected:
             off = f"{(row.actual - row.expected) / abs(row.expected):+.1%}"
-        cells = [row.stage_title, row.title, *values, number(row.actual, language), off, row.unit]
+        cells = [row.stage_title, row.title, signed, expected, human(row.actual, row.unit, language), off]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -185,8 +181,11 @@ def _limits(language: Language, verdicts: Mapping[str, Sequence[Verdict]]) -> st
     if failed:
         lines.append(f"- {_t(language, 'limit_failed')}")
     for stage, v in failed:
-        value, bound = number(v.value, language), number(v.bound, language)
-        lines.append(f"  - `{stage}.{v.metric}`: {value} {v.unit}, {v.op} {bound}: {_passed(language, v)}")
+        value, bound = (human(number, v.unit, language) for number in (v.value, v.bound))
+        title = next((d.title[language] for d in definitions(stage) if d.name == v.metric), v.metric)
+        colon, comma = ("：", "，") if language == "zh" else (": ", ", ")
+        said = comma.join([value, f"{v.op} {bound}", _passed(language, v)])
+        lines.append(f"  - `{stage}.{v.metric}` {title}{colon}{said}")
     return "\n".join(lines)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.citations import numbers_in, uncited
-from agents.units import human
+from specs.units import human
 
 
 @pytest.mark.parametrize(

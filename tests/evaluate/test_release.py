@@ -76,16 +76,18 @@ def test_the_attestation_names_files_materials_approvals_and_that_it_is_unsigned
     ("language", "said"),
     [
         ("en", ["**Self-approved:**", "**Unauthenticated:**", "not signed", "Apache-2.0", "no (warning)"]),
-        ("zh", ["**自我审批：**", "**未认证：**", "未签名", "Apache-2.0", "否（警告）"]),
+        ("zh", ["**自批：**", "**未认证：**", "未签名", "Apache-2.0", "否（警告）"]),
     ],
 )
 def test_the_card_says_what_is_weak_in_the_projects_language(facts, tmp_path, language, said):
     build_release(tmp_path / "release", facts.model_copy(update={"language": language}))
     card = (tmp_path / "release" / "model_card.md").read_text(encoding="utf-8")
     assert [text for text in said if text not in card] == []
-    assert "| 3.4568 | nats/token |" in card
-    assert "| 0.4375 | share | >= 0.5 |" in card
-    assert "| 612 | rows |" in card
+    loss, rows = ("3.46 nats/词元", "612 行") if language == "zh" else ("3.46 nats/token", "612 rows")
+    assert f"| {loss} |" in card
+    assert "| 43.8 % | >= 50 % |" in card
+    assert f"| {rows} |" in card
+    assert ("nats/token" in card or "samples" in card) == (language == "en")  # no English unit in a Chinese card
     assert "li\\|wei" in card
 
 
@@ -356,7 +358,7 @@ def test_the_bundle_has_the_whole_sheet_beside_what_came(facts, tmp_path, langua
     build_release(tmp_path / "release", given)
     card = (tmp_path / "release" / "model_card.md").read_text(encoding="utf-8")
     assert said in card
-    assert "| count | 数出的词 | 40 | 50 | 60 | +20.0% | words |" in card
+    assert "| count | 数出的词 | 40 words | 50 words | 60 words | +20.0% |" in card
     assert json.loads((tmp_path / "release" / "task_sheet.json").read_bytes())["rows"] == rows
     manifest = json.loads((tmp_path / "release" / "manifest.json").read_bytes())
     assert "task_sheet.json" in [f["path"] for f in manifest["files"]]

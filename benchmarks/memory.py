@@ -31,9 +31,20 @@ from tasks.memory.settings import TraceSettings
 
 Answer = dict[str, Any]
 TRACING = (
-    *("assembly", "experts", "fit", "fold", "fsdp2", "fused_adapters", "generations", "kernels", "losses", "model"),
-    *("optimizers", "places", "quantised", "ranks", "settings", "sharded", "sharding", "sizes", "step", "timeline"),
-    *("trace", "traced", "tracker"),
+    *("account", "assembly", "caching", "experts", "fit", "fold", "fsdp2", "fused_adapters"),
+    *(
+        "generations",
+        "kernels",
+        "losses",
+        "model",
+        "optimizers",
+        "own_layers",
+        "own_losses",
+        "places",
+        "policy",
+        "quantised",
+    ),
+    *("quick", "ranks", "settings", "sharded", "sharding", "sizes", "step", "timeline", "trace", "traced", "tracker"),
 )
 """Modules on which an answer depends."""
 

@@ -33,13 +33,20 @@ SeqLen = Annotated[int, typer.Option("--seq-len", help="Tokens per sample; for i
 Checkpointing = Annotated[
     bool, typer.Option("--activation-checkpointing", help="Recompute activations in the backward pass.")
 ]
+OffloadActivations = Annotated[
+    bool, typer.Option("--offload-activations", help="What forward keeps waits on the host; known for prime-rl alone.")
+]
 Packing = Annotated[
     bool, typer.Option("--packing", help="Samples share rows of --seq-len tokens and do not see each other.")
 ]
 Attention = Annotated[str, typer.Option("--attention", help="flash, sdpa or eager.")]
 LossPath = Annotated[
     str,
-    typer.Option("--loss-path", help="Software: current, hf-2024, fused, fused-2025, chunked, chunked-current."),
+    typer.Option(
+        "--loss-path",
+        help="Software: current, hf-2024, fused, fused-2025, chunked, chunked-current, prime-rl-2026-01, "
+        "prime-rl-2026-02, prime-rl-2026-05 or prime-rl-sft.",
+    ),
 ]
 Gpus = Annotated[int, typer.Option("--gpus", help="GPUs that share the work.")]
 Nodes = Annotated[int, typer.Option("--nodes", help="Machines that these GPUs are in, evenly.")]
@@ -69,6 +76,7 @@ def estimate(
     micro_batch: MicroBatch = 1,
     seq_len: SeqLen = 1024,
     activation_checkpointing: Checkpointing = False,
+    offload_activations: OffloadActivations = False,
     packing: Packing = False,
     attention: Attention = "sdpa",
     loss_path: LossPath = "current",
@@ -97,7 +105,8 @@ def estimate(
             "micro_batch": micro_batch,
             "seq_len": seq_len,
             "activation_checkpointing": activation_checkpointing,
-            "packed": packing,
+            "offload_activations": offload_activations,
+        "packed": packing,
             "attention": attention,
             "loss_path": loss_path,
             "gpus": gpus,

@@ -208,12 +208,16 @@ def assemble(
     micro_batch: int,
     seq_len: int,
     notes: list[str],
+    reserved_bytes: int = 0,
 ) -> Account:
-    """An account from the residents of each phase's peak. Host memory given here is what does not depend on them."""
+    """An account from the residents of each phase's peak. Host memory given here is what does not depend on them.
+
+    `reserved_bytes` is what the pools of all streams reach, where that is known and more than the allocated peak.
+    """
     phases = {phase: sum(residents.values()) for phase, residents in by_phase.items()}
     top = max(phases, key=lambda phase: (phases[phase], phase))
     allocated = phases[top]
-    reserved = -(-(allocated + library_bytes) // SEGMENT_BYTES) * SEGMENT_BYTES
+    reserved = -(-(max(allocated, reserved_bytes) + library_bytes) // SEGMENT_BYTES) * SEGMENT_BYTES
     return Account(
         peak_allocated_bytes=allocated,
         peak_reserved_bytes=reserved,

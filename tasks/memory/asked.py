@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from specs.errors import InputError
 from specs.parameters import TrainingConfiguration
+from tasks.memory.dividing import of_grid
 from tasks.memory.settings import TraceSettings, refuse_contradictions
 
 FOUR_BITS = ("nf4", "nf4-dq", "int4-gptq")
@@ -33,8 +34,12 @@ def settings_of(architecture: dict[str, Any], options: dict[str, Any]) -> TraceS
         lines = [f"--{_option(e['loc'])}: {e['msg']}" for e in error.errors()]
         raise InputError("; ".join(lines), "gatewright estimate --help lists the values") from None
     refuse_contradictions(settings)
-    _refuse_sharing(settings)
+    if settings.divides_layers:
+        settings = of_grid(settings)
+    else:
+        _refuse_sharing(settings)
     _refuse_packing(settings)
+    _refuse_own(settings)
     if method in TrainingConfiguration.model_fields["method"].annotation.__args__:  # type: ignore[union-attr]
         _refuse_method(settings)
     return settings
@@ -61,6 +66,26 @@ def _refuse_packing(settings: TraceSettings) -> None:
             "attention flash keeps samples of a packed row apart only with one row per forward pass",
             "use --micro-batch 1, or --attention sdpa",
         )
+
+
+def _refuse_own(settings: TraceSettings) -> None:
+    """Trainers with code of their own run one way only."""
+    if settings.generation.own is None:
+        if settings.offload_activations:
+            raise InputError(
+                f"the software of --loss-path {settings.loss_path} does not move activations to the host",
+                "leave --offload-activations out, or name one of prime-rl's",
+            )
+        return
+    name = settings.loss_path
+    if settings.sharding != "fsdp" or settings.offload != "none":
+        raise InputError(f"{name} shards with FSDP, on one GPU too", "add --sharding fsdp, without --offload")
+    if settings.method not in ("full", "lora"):
+        raise InputError(f"{name} trains all weights or adapters, not {settings.method}", "use --method full or lora")
+    if settings.weights != "fp32" or settings.compute != "amp-bf16":
+        raise InputError(f"{name} keeps fp32 shards and computes in bf16", "use --weights fp32 --compute amp-bf16")
+    if settings.packed or settings.padded or settings.attention != "flash":
+        raise InputError(f"{name} is traced on whole rows with flash attention", "use --attention flash, no --packing")
 
 
 def _refuse_sharing(settings: TraceSettings) -> None:

@@ -30,6 +30,7 @@ def assembled(trace: Trace, settings: TraceSettings, hidden_size: int, traced_as
         {phase: named(peak.residents) for phase, peak in by_phase(found).items()},
         framework_bytes=FRAMEWORK_BYTES[settings.device],
         library_bytes=LIBRARY_BYTES[settings.device],
+        reserved_bytes=trace.reserved_bytes,
         host_fixed_bytes=beside.peak_bytes,
         disk_bytes=beside.disk_bytes,
         trainable_parameters=trace.trainable_parameters,
@@ -53,7 +54,7 @@ def not_traced(settings: TraceSettings) -> str:
         return "4-bit weights are modelled by their layout, which fully_shard does not divide"
     if settings.offload != "none":
         return "on fake tensors host and device are one"
-    if settings.gpus < 2 or settings.device != "cuda":
+    if (settings.gpus < 2 and settings.generation.own is None) or settings.device != "cuda":
         return "fewer than two GPUs share nothing"
     return ""
 
@@ -111,8 +112,10 @@ def notes(settings: TraceSettings, divided: bool = True) -> list[str]:
         if divided:
             found.append(f"activations are traced, what {settings.sharding} divides and gathers is in closed form")
         else:
-            found.append("one rank is traced: fully_shard itself ran, set up by accelerate, on a group without others")
-        if settings.sharding == "fsdp" and settings.gradient_accumulation > 1:
+            by = "accelerate" if settings.generation.own is None else "the trainer's own code"
+            found.append(f"one rank is traced: fully_shard itself ran, set up as by {by}, on a group without others")
+            found.append("reserved memory is what the pools of its streams reach, each at its own moment")
+        if settings.sharding == "fsdp" and settings.gradient_accumulation > 1 and settings.generation.own is None:
             found.append(SYNCED)
         found.append("memory of the communication library on the GPU is not counted: it has not been measured")
     if settings.generation.fused_kernels:

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 
-class _GroupedProduct(torch.autograd.Function):
+class GroupedProduct(torch.autograd.Function):
     """One product for all experts. On fake tensors PyTorch has it for bfloat16 only; others allocate the same.
 
     One expert's weight stands for all: the sizes of results and the number of operations are the same.
@@ -31,7 +31,7 @@ class _GroupedProduct(torch.autograd.Function):
 
 
 def _grouped(values: torch.Tensor, weight: torch.Tensor, offs: torch.Tensor) -> torch.Tensor:
-    product: Any = _GroupedProduct.apply
+    product: Any = GroupedProduct.apply
     result: torch.Tensor = product(values.to(weight.dtype), weight)
     return result
 

@@ -56,9 +56,12 @@ def folded(settings: TraceSettings, optimizer_step: bool = True) -> Trace:
 
 
 def folded_sharded(settings: TraceSettings) -> Trace:
-    """The same of one rank under FSDP. Raises what `trace_sharded` raises."""
+    """The same of one rank under FSDP, whole where its trainer is another. Raises what `trace_sharded` raises."""
+    from tasks.memory.policy import trace_own
     from tasks.memory.sharded import trace_sharded
 
+    if settings.generation.own is not None:
+        return trace_own(settings)
     plan = depths(settings, SHARDED_FROM)
     return _whole([trace_sharded(settings, depth) for depth in plan.traced], plan)
 

@@ -34,6 +34,7 @@ class TraceSettings(Strict):
     compute: Literal["fp32", "bf16", "amp-bf16", "amp-fp16"] = "fp32"
     optimizer: Optimizer = "adamw"
     activation_checkpointing: bool = False
+    offload_activations: bool = Field(False, description="what forward keeps waits on the host; of own trainers only")
     attention: Literal["sdpa", "eager", "flash"] = "sdpa"
     gradient_accumulation: int = Field(1, ge=1)
     loss_path: LossPath = "current"

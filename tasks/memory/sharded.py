@@ -21,7 +21,7 @@ from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.distributed.tensor import DTensor
 
-from tasks.memory import experts, kernels, optimizers, step
+from tasks.memory import caching, experts, kernels, optimizers, step
 from tasks.memory import model as models
 from tasks.memory.places import watch_layers
 from tasks.memory.settings import ROUNDING, TraceSettings
@@ -71,7 +71,7 @@ def trace_sharded(settings: TraceSettings, depth: int | None = None, optimizer_s
 
     Raises whatever torch, accelerate or the model's code raise where they cannot run without data.
     """
-    with step.one_sequence_a_row(), experts.grouped_products(), _group(settings.gpus) as mesh:
+    with step.one_sequence_a_row(), experts.grouped_products(), group_of(settings.gpus) as mesh:
         return _trace(settings, depth, optimizer_step, mesh)
 
 
@@ -79,7 +79,7 @@ def _trace(settings: TraceSettings, depth: int | None, optimizer_step: bool, mes
     model = models.build(settings, depth)
     layers = models.decoder_layers(model, models.configuration(settings, depth).num_hidden_layers)
     tracker = ShardTracker()
-    with FakeTensorMode(allow_non_fake_inputs=True), _followed(tracker):
+    with FakeTensorMode(allow_non_fake_inputs=True), followed(tracker):
         models.materialise(model)
         layer_weight_bytes = max((bytes_of([*w.parameters()]) for w in layers), default=0)
         _prepare(model, settings, mesh)
@@ -125,6 +125,7 @@ def _trace(settings: TraceSettings, depth: int | None, optimizer_step: bool, mes
         layer_weight_bytes=layer_weight_bytes,
         layer_input_bytes=max(entered, default=0),
         of_one_rank=True,
+        streams=caching.of_streams(timeline, ROUNDING[settings.device]),
     )
 
 
@@ -147,7 +148,9 @@ class Shards(nn.Module):
         for parameter, gradient in zip(self.distributed, gradients, strict=False):
             assert isinstance(parameter, DTensor)
             parameter.grad = distributed(gradient, parameter._spec, requires_grad=False)
+            tracker.stream = "reduced"
             tracker.see(gradient, "gradients")
+            tracker.stream = ""
 
     def take(self, tracker: ShardTracker) -> None:
         """The reduced gradients, for clipping and the step."""
@@ -163,7 +166,7 @@ class Shards(nn.Module):
 
 
 @contextmanager
-def _group(ranks: int) -> Iterator[Any]:
+def group_of(ranks: int) -> Iterator[Any]:
     """A mesh of so many ranks, of which only the first exists; this process must have no group of its own."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.testing._internal.distributed import fake_pg
@@ -178,21 +181,48 @@ def _group(ranks: int) -> Iterator[Any]:
 
 
 @contextmanager
-def _followed(tracker: ShardTracker) -> Iterator[None]:
-    """Storages that FSDP empties and fills, and the buffers of its collectives, are told to the tracker."""
-    from torch.distributed.fsdp._fully_shard import _fsdp_collectives, _fsdp_param
+def followed(tracker: ShardTracker) -> Iterator[None]:
+    """Storages that FSDP empties and fills, the buffers of its collectives, and the streams they are allocated in are
+    told to the tracker: what is gathered comes out of one stream of its own, what is reduced out of another."""
+    from torch.distributed.fsdp._fully_shard import _fsdp_collectives, _fsdp_param, _fsdp_param_group
+    from torch.distributed.fsdp._fully_shard._fsdp_api import ReduceScatter
 
     original = _fsdp_collectives.DefaultAllocMixin.allocate
+    sent = 0
 
     def allocated(self: Any, size: Any, *, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        nonlocal sent
+        if isinstance(self, ReduceScatter):
+            sent += 1
+            if sent == 2:  # the first is what is sent, from the stream that computes
+                tracker.stream = "reduced"
         buffer = original(self, size, dtype=dtype, device=device)
         tracker.see(buffer, "communication")
         return buffer
 
+    def gather(*args: Any, **kwargs: Any) -> Any:
+        tracker.stream = "gathered"
+        try:
+            return gathers(*args, **kwargs)
+        finally:
+            tracker.stream = ""
+
+    def reduce(*args: Any, **kwargs: Any) -> Any:
+        nonlocal sent
+        sent = 0
+        try:
+            return reduces(*args, **kwargs)
+        finally:
+            tracker.stream = ""
+
+    group: Any = _fsdp_param_group
+    gathers, reduces = group.foreach_all_gather, group.foreach_reduce
     with ExitStack() as stack:
         stack.enter_context(patch.object(_fsdp_param, "alloc_storage", tracker.filled))
         stack.enter_context(patch.object(_fsdp_param, "free_storage", tracker.emptied))
         stack.enter_context(patch.object(_fsdp_collectives.DefaultAllocMixin, "allocate", allocated))
+        stack.enter_context(patch.object(group, "foreach_all_gather", gather))
+        stack.enter_context(patch.object(group, "foreach_reduce", reduce))
         yield
 
 

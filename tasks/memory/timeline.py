@@ -42,6 +42,8 @@ class Timeline:
     """(number of events before, storage) at which a gradient became its parameter's."""
     products: list[tuple[str, int]] = field(default_factory=list)
     """(phase, floating-point operations) of every matrix product."""
+    streams: dict[int, str] = field(default_factory=dict)
+    """The stream of a storage that was not allocated in the one that computes: its memory comes from another pool."""
 
     def born(self, size: int) -> int:
         """A new storage; returns its number."""

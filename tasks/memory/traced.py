@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tasks.memory.timeline import Peak, Place
 
@@ -28,6 +28,15 @@ class Trace:
     """The input embedding, where the output layer does not share it."""
     of_one_rank: bool = False
     """Whether peaks are those of one rank of several; sizes are those of the whole model in any case."""
+    streams: dict[str, dict[Place, int]] = field(default_factory=dict)
+    """Peaks by stream, where ranks share work: what one stream freed no other can take. Empty: there is one stream."""
+    gaps_bytes: int = 0
+    """Free memory between blocks that fits no request, as the caching allocator leaves it; nought if not followed."""
+
+    @property
+    def reserved_bytes(self) -> int:
+        """The peaks of all streams, at whatever place each has it; nought with one stream."""
+        return sum(max(places.values()) for places in self.streams.values()) + self.gaps_bytes
 
 
 def depth_factor(traced: Sequence[int], wanted: int) -> float:
@@ -62,6 +71,12 @@ def continued(low: Trace, high: Trace, traced: Sequence[int], wanted: int) -> Tr
         layer_input_bytes=high.layer_input_bytes,
         embedding_bytes=high.embedding_bytes,
         of_one_rank=high.of_one_rank,
+        streams={
+            name: {p: line(low.streams[name].get(p, 0), size) for p, size in places.items() if p in low.peaks}
+            for name, places in high.streams.items()
+            if name in low.streams
+        },
+        gaps_bytes=high.gaps_bytes,
     )
 
 

@@ -47,6 +47,8 @@ class StorageTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.timeline = Timeline()
         self.place = Place("build", "model")
+        self.stream = ""
+        """Where what is born now is allocated; empty: in the stream that computes."""
         self._live: dict[int, int] = {}
         self._released: set[int] = set()
 
@@ -65,6 +67,8 @@ class StorageTracker(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if number is None:
             number = self._live[key] = self.timeline.born(storage.nbytes())
             weakref.finalize(storage, self._forget, key, number)
+            if self.stream:
+                self.timeline.streams[number] = self.stream
             if self.place.phase == "recompute":
                 self.timeline.kinds[number] = "activations"
         if kind is not None:

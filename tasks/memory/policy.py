@@ -28,8 +28,7 @@ from tasks.memory.timeline import outliving, peaks
 from tasks.memory.traced import Trace
 
 STEPS = 2
-"""The first, of all its micro batches, makes the optimizer's states in memory that activations have left; in the second
-one micro batch, which finds memory as it is from then on, is enough."""
+"""The first, of one micro batch, makes the optimizer's states in memory that activations have left; the second counts."""
 
 
 def trace_own(settings: TraceSettings, depth: int | None = None) -> Trace:
@@ -62,7 +61,7 @@ def _trace(settings: TraceSettings, depth: int | None, mesh: Any) -> Trace:
         with tracker, kernels.gpu_kernels(model, settings.generation):
             workspaces = step.workspaces(tracker, settings)
             for number in range(STEPS):
-                for _ in range(1 if number else settings.gradient_accumulation):
+                for _ in range(settings.gradient_accumulation if number else 1):
                     _micro_batch(model, tracker, settings)
                 if settings.method == "full":
                     _optimize(shards, optimizer, tracker, settings)

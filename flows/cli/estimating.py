@@ -51,6 +51,17 @@ LossPath = Annotated[
 Gpus = Annotated[int, typer.Option("--gpus", help="GPUs that share the work.")]
 Nodes = Annotated[int, typer.Option("--nodes", help="Machines that these GPUs are in, evenly.")]
 Sharding = Annotated[str, typer.Option("--sharding", help="none, ddp, zero1, zero2, zero3 or fsdp.")]
+TensorParallel = Annotated[int, typer.Option("--tensor-parallel", help="GPUs that share every layer.")]
+PipelineStages = Annotated[
+    int, typer.Option("--pipeline-stages", help="GPUs, one behind the other, that share the row of layers.")
+]
+Accumulation = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option(
+        "--gradient-accumulation",
+        help="Micro batches of an optimizer step; when left out 1, in a pipeline as many as keep its bubble at 20 %.",
+    ),
+]
 Offload = Annotated[str, typer.Option("--offload", help="none, optimizer or all, to host memory.")]
 KbitPrepare = Annotated[
     str, typer.Option("--kbit-prepare", help="yes or no: what stays unpacked beside 4-bit weights goes to fp32.")
@@ -83,6 +94,9 @@ def estimate(
     gpus: Gpus = 1,
     nodes: Nodes = 1,
     sharding: Sharding = "none",
+    tensor_parallel: TensorParallel = 1,
+    pipeline_stages: PipelineStages = 1,
+    gradient_accumulation: Accumulation = None,
     offload: Offload = "none",
     kbit_prepare: KbitPrepare = "yes",
     kv_dtype: KvDtype = None,
@@ -106,12 +120,15 @@ def estimate(
             "seq_len": seq_len,
             "activation_checkpointing": activation_checkpointing,
             "offload_activations": offload_activations,
-        "packed": packing,
+            "packed": packing,
             "attention": attention,
             "loss_path": loss_path,
             "gpus": gpus,
             "nodes": nodes,
             "sharding": sharding,
+            "tensor_parallel": tensor_parallel,
+            "pipeline_stages": pipeline_stages,
+            "gradient_accumulation": gradient_accumulation,
             "offload": offload,
             "kbit_prepare": _yes(kbit_prepare),
             "kv_dtype": kv_dtype,
@@ -180,6 +197,9 @@ def _account_table(account: Account) -> Any:
         table.add_row(f"phase {name}", f"{size / 2**30:.2f}")
     for name, size in account.residents.items():
         table.add_row(f"at the peak: {name}", f"{size / 2**30:.2f}")
+    for stage in account.stages:
+        name = f"stage {stage.stage}: {stage.layers} layers, {stage.in_flight} micro batches in flight"
+        table.add_row(name, f"{stage.peak_allocated_bytes / 2**30:.2f}")
     table.add_row("host memory", f"{account.host_peak_bytes / 2**30:.2f}")
     table.add_row("disk", f"{account.disk_bytes / 2**30:.2f}")
     return table

@@ -32,6 +32,17 @@ class Fits(Strict):
     reasons: list[str] = Field(default_factory=list, description="what does not fit, in words: device, host, disk")
 
 
+class StagePeak(Strict):
+    """The peak of one pipeline stage, on each of its ranks."""
+
+    stage: int
+    layers: int
+    in_flight: int = Field(description="micro batches that have gone forward before the first goes backward")
+    peak_allocated_bytes: int
+    peak_reserved_bytes: int
+    peak_phase: str
+
+
 class Account(Strict):
     """Predicted peak memory. `residents` are those of the peak and add up to allocated plus framework bytes."""
 
@@ -51,6 +62,7 @@ class Account(Strict):
     micro_batch: int
     seq_len: int
     notes: list[str] = Field(default_factory=list)
+    stages: list[StagePeak] = Field(default_factory=list, description="of a pipeline; the account is of the fullest")
 
     @property
     def process_bytes(self) -> int:

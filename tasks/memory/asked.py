@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from specs.errors import InputError
 from specs.parameters import TrainingConfiguration
+from tasks.memory.dividing import of_grid
 from tasks.memory.settings import TraceSettings, refuse_contradictions
 
 FOUR_BITS = ("nf4", "nf4-dq", "int4-gptq")
@@ -33,7 +34,10 @@ def settings_of(architecture: dict[str, Any], options: dict[str, Any]) -> TraceS
         lines = [f"--{_option(e['loc'])}: {e['msg']}" for e in error.errors()]
         raise InputError("; ".join(lines), "gatewright estimate --help lists the values") from None
     refuse_contradictions(settings)
-    _refuse_sharing(settings)
+    if settings.divides_layers:
+        settings = of_grid(settings)
+    else:
+        _refuse_sharing(settings)
     _refuse_packing(settings)
     _refuse_own(settings)
     if method in TrainingConfiguration.model_fields["method"].annotation.__args__:  # type: ignore[union-attr]

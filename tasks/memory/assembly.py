@@ -23,7 +23,7 @@ def assembled(trace: Trace, settings: TraceSettings, hidden_size: int, traced_as
     found, offloaded = trace.peaks, 0.0
     divided = settings.sharding != "none" and not trace.of_one_rank
     if divided:
-        rank = rank_of(_whole(trace, hidden_size), settings)
+        rank = rank_of(whole_of(trace, hidden_size), settings)
         found, offloaded = _divided(trace.peaks, rank), rank.host_bytes()
     beside = host(trace, settings, offloaded)
     return assemble(
@@ -74,7 +74,8 @@ def gathered_in_16_bits(settings: TraceSettings) -> TraceSettings:
     return settings.model_copy(update={"weights": kind, "in_fp32": True})
 
 
-def _whole(trace: Trace, hidden_size: int) -> Whole:
+def whole_of(trace: Trace, hidden_size: int) -> Whole:
+    """What ranks divide."""
     return Whole(
         layers=trace.layers,
         weight_bytes=trace.weight_bytes - trace.buffer_bytes,

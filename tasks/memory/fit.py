@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tasks.memory import grid_account
 from tasks.memory.account import Account, AccountCoefficients, Basis, PlacePolynomial, Regime, powers
 from tasks.memory.assembly import assembled, gathered_in_16_bits, named, not_traced, notes, with_autocast
 from tasks.memory.fold import folded, folded_both, folded_sharded
@@ -26,6 +27,8 @@ Point = tuple[int, int]
 def account(settings: TraceSettings) -> Account:
     """One account, traced; with several ranks that of one, traced where torch shards on fake tensors, else in closed
     form over the trace of one device. The notes say which, and why."""
+    if settings.divides_layers:
+        return grid_account.account(settings)
     settings = with_autocast(settings)
     why = not_traced(settings)
     if settings.sharding != "none" and not why:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -53,8 +54,11 @@ def _thinned(values: list[Any], depth: int) -> list[Any]:
     return values[:depth]
 
 
-def build(settings: TraceSettings, depth: int | None = None) -> Any:
-    """The model on the meta device, adapters attached, as the training worker sets it up."""
+def build(settings: TraceSettings, depth: int | None = None, divide: Callable[[Any], None] | None = None) -> Any:
+    """The model on the meta device, adapters attached, as the training worker sets it up.
+
+    `divide` takes the bare model apart, before adapters are attached to what is left of it.
+    """
     config = configuration(settings, depth)
     weights: str = settings.weights
     if settings.quantised:
@@ -73,6 +77,8 @@ def build(settings: TraceSettings, depth: int | None = None) -> Any:
         from tasks.memory.quantised import quantise
 
         model = quantise(model, settings)
+    if divide is not None:
+        divide(model)
     own = settings.generation.own is not None  # attaches and checkpoints by itself
     if settings.method in ("lora", "qlora", "dora") and not own:
         model = attach(model, settings)

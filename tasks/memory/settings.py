@@ -51,6 +51,13 @@ class TraceSettings(Strict):
     nodes: int = Field(1, ge=1, description="machines that the ranks are spread over")
     sharding: Sharding = "none"
     offload: Offload = "none"
+    tensor_parallel: int = Field(1, ge=1, description="ranks that share a layer")
+    pipeline_stages: int = Field(1, ge=1, description="ranks that share the row of layers")
+
+    @property
+    def divides_layers(self) -> bool:
+        """Whether a layer, or the row of layers, is divided among ranks."""
+        return self.tensor_parallel > 1 or self.pipeline_stages > 1
 
     @property
     def quantised(self) -> bool:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
 import typer
 
 from flows.cli.app import app
+from flows.cli.language import of_run
 from flows.cli.options import AsJson, GateOption, ProjectOption, RunArgument
 from flows.cli.output import emit, guarded, say, show, tell
+from flows.cli.run_words import run_word
+from specs.base import Language
 from specs.errors import EXIT_DONE, EXIT_VERIFICATION, GatewrightError, InputError
 from specs.metrics import STAGES
 
@@ -31,29 +35,45 @@ def status(run: RunArgument = None, project: ProjectOption = None, as_json: AsJs
     """Where a run stands: stages, verdicts, and the gate that waits."""
     from flows.cli.find import look_for
 
-    document = standing_of(*look_for(run, project))
+    workspace, ledger = look_for(run, project)
+    document = standing_of(workspace, ledger)
     if as_json:
         emit(document)
         return EXIT_DONE
-    show(_stage_table(document))
-    gate = document["gate"]
-    what = "run" if document["rehearsal"] is None else f"rehearsal on {100 * document['rehearsal']:g} % of the samples:"
-    say(f"{what} {document['run']} of {document['project']}: {document['state']}")
-    for gate in document["open_gates"]:
-        say(f"  gate {gate['id']}, round {gate['round']}: {_sentence(gate)}")
-    for stage in document["work"]:
-        failed = any(s["name"] == stage and s["state"] == "failed" for s in document["stages"])
-        why = "failed on the work that was handed in; hand in another file" if failed else "waits for a person's work"
-        say(f"  {stage} {why}: gatewright hand-in FILE {document['run']} --stage {stage} --as WHO")
+    _say_standing(workspace, document)
     return EXIT_DONE
 
 
-def _sentence(gate: dict[str, Any]) -> str:
+def _say_standing(workspace: Any, document: dict[str, Any]) -> None:
+    from flows.cli.running import named
+
+    language = of_run(workspace.folder)
+    t = partial(run_word, language)
+    show(_stage_table(document, language))
+    told = {"run": document["run"], "project": document["project"], "state": t(f"run_{document['state']}")}
+    if document["rehearsal"] is None:
+        say(t("stands", **told))
+    else:
+        say(t("rehearsal_stands", share=f"{100 * document['rehearsal']:g}", **told))
+    where = named(workspace)
+    for gate in document["open_gates"]:
+        say(t("open_gate", gate=gate["id"], round=gate["round"], sentence=_sentence(gate, language)))
+    for stage in document["work"]:
+        failed = any(s["name"] == stage and s["state"] == "failed" for s in document["stages"])
+        command = f"gatewright hand-in FILE {document['run']} --stage {stage} --as WHO"
+        say(t("work_failed" if failed else "work_waits", stage=stage, command=command))
+    if document["open_gates"]:
+        say(t("next_look", command=f"gatewright review {document['run']}{where}"))
+    elif document["state"] in ("decided", "stopped", "failed"):
+        say(t("next_go_on", command=f"gatewright resume {document['run']}{where}"))
+
+
+def _sentence(gate: dict[str, Any], language: Language = "en") -> str:
     from flows.standing import sentence
 
     if gate.get("way_out"):
         return str(gate["way_out"])
-    return sentence(gate) if "quorum" in gate else "waits for a decision"
+    return sentence(gate, language) if "quorum" in gate else run_word(language, "waits_for_decision")
 
 
 def _minute(moment: str) -> str:
@@ -101,22 +121,24 @@ def standing_of(workspace: Any, ledger: Any) -> dict[str, Any]:
     return document
 
 
-def _stage_table(document: dict[str, Any]) -> Any:
+def _stage_table(document: dict[str, Any], language: Language) -> Any:
     from rich.table import Table
 
+    t = partial(run_word, language)
     table = Table(title=None, show_edge=False)
     for column in ("stage", "attempt", "state", "criteria"):
-        table.add_column(column)
+        table.add_column(t(f"column_{column}"), overflow="fold")
     for stage in document["stages"]:
         verdicts = [v for v in stage["verdicts"] if v["applies"]]
         others = len(stage["verdicts"]) - len(verdicts)
         failed = [v for v in verdicts if not v["passed"]]
-        words = f"{len(verdicts) - len(failed)} of {len(verdicts)} passed" if verdicts else ""
+        words = t("passed_of", passed=len(verdicts) - len(failed), all=len(verdicts)) if verdicts else ""
         if failed:
-            words += "; " + ", ".join(v["metric"] + ("" if v["blocking"] else " (warning)") for v in failed)
+            marks = [v["metric"] + ("" if v["blocking"] else t("is_warning")) for v in failed]
+            words += t("and_failed", names=t("comma").join(marks))
         if others:
-            words += f"; {others} not applicable"
-        table.add_row(stage["name"], str(stage["attempt"] or ""), stage["state"], words)
+            words += t("and_not_applicable", count=others)
+        table.add_row(stage["name"], str(stage["attempt"] or ""), t(f"attempt_{stage['state']}"), words)
     return table
 
 

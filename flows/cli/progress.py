@@ -79,7 +79,7 @@ class Bars:
         self._progress.stop()
 
     def start(self, what: str, total: int | None = None) -> None:
-        """A new bar; the one before is full."""
+        """A new bar; the one before has ended."""
         self.finish()
         self._task = self._progress.add_task(PROGRESS(self._language, what), total=total, note="")
 
@@ -93,10 +93,12 @@ class Bars:
         self._console.print(PROGRESS(self._language, text))
 
     def finish(self) -> None:
-        """Fill the running bar."""
+        """End the running bar: one without a count is full, one with a count stays where it came to."""
         if self._task is not None:
             task = next(t for t in self._progress.tasks if t.id == self._task)
-            self._progress.update(self._task, total=task.total or 1, completed=task.total or 1, note="")
+            done = 1 if task.total is None else task.completed
+            self._progress.update(self._task, total=task.total or 1, completed=done, note="")
+            self._progress.stop_task(self._task)
             self._task = None
 
     def pause(self) -> None:

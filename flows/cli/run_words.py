@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from specs.bilingual import Texts
+from specs.phrases import Phrases
 
 _TEXTS: dict[str, tuple[str, str]] = {
     # where a run waits
@@ -27,6 +28,43 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "why_rework": ("what to change", "要改什么"),
     "why_gone": ("what it showed is gone", "所示内容已经缺失"),
     "why": ("why", "理由"),
+    # where it stands
+    "stands": ("run {run} of {project}: {state}", "运行 {run}，项目 {project}：{state}"),
+    "rehearsal_stands": (
+        "rehearsal on {share} % of the samples: {run} of {project}: {state}",
+        "用 {share} % 的样本演练：{run}，项目 {project}：{state}",
+    ),
+    "run_running": ("running", "进行中"),
+    "run_waiting": ("waiting", "等待决定"),
+    "run_decided": ("decided", "已决定，尚未继续"),
+    "run_failed": ("failed", "失败"),
+    "run_rejected": ("rejected", "已否决"),
+    "run_stopped": ("stopped", "已停止"),
+    "run_finished": ("finished", "已完成"),
+    "column_stage": ("stage", "阶段"),
+    "column_attempt": ("attempt", "尝试"),
+    "column_state": ("state", "状态"),
+    "column_criteria": ("criteria", "准则"),
+    "attempt_pending": ("pending", "未开始"),
+    "attempt_reserved": ("reserved", "已开始"),
+    "attempt_published": ("published", "已发布"),
+    "attempt_failed": ("failed", "失败"),
+    "attempt_abandoned": ("abandoned", "已放弃"),
+    "attempt_superseded": ("superseded", "已取代"),
+    "passed_of": ("{passed} of {all} passed", "{all} 项中 {passed} 项通过"),
+    "and_failed": ("; {names}", "；未通过：{names}"),
+    "is_warning": (" (warning)", "（警告）"),
+    "and_not_applicable": ("; {count} not applicable", "；{count} 项不适用"),
+    "comma": (", ", "、"),
+    "open_gate": ("  gate {gate}, round {round}: {sentence}", "  关口 {gate}，第 {round} 轮：{sentence}"),
+    "waits_for_decision": ("waits for a decision", "等待决定"),
+    "work_waits": ("  {stage} waits for a person's work: {command}", "  {stage} 等待有人完成工作：{command}"),
+    "work_failed": (
+        "  {stage} failed on the work that was handed in; hand in another file: {command}",
+        "  {stage} 因交回的工作失败，请另交一份：{command}",
+    ),
+    "next_look": ("  look and decide: {command}", "  查看并决定：{command}"),
+    "next_go_on": ("  go on: {command}", "  继续：{command}"),
     # how it ended
     "started": ("run {run} of {project}", "运行 {run}，项目 {project}"),
     "rehearsal_started": (
@@ -51,7 +89,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "run {run} is rejected and stays so. Another one, after what you change: gatewright run {project}",
         "运行 {run} 已被否决，不能再继续。修改之后另起一次运行：gatewright run {project}",
     ),
-    "stopped": ("run {run}: {message}. {hint}", "运行 {run} 已按要求停止，进度均已保存（{message}）。继续：{command}"),
+    "stopped": ("run {run}: {message}. {hint}", "运行 {run} {message}。继续：{command}"),
     "with_worker": (
         "run {run} is with the worker; where it stands: gatewright status {run}",
         "运行 {run} 已交给后台进程；查看进展：gatewright status {run}",
@@ -101,3 +139,35 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "recorded_here": ("recorded: {choice} by {actor}", "已记录：{actor} {choice}"),
 }
 run_word = Texts(_TEXTS)
+
+STOPPED = Phrases(
+    {
+        "stopped on request": "已按要求停止，进度均已保存",
+        "stopped on request ({why}): nothing was loaded yet": "已按要求停止：尚未加载任何内容",
+        "stopped on request ({why}): nothing was trained since the last start, nothing is lost": (
+            "已按要求停止：本次启动后尚未训练，没有损失"
+        ),
+        "stopped on request ({why}): every step trained is saved; the loss is measured again on resume": (
+            "已按要求停止：训练过的各步均已保存，继续时重新测量损失"
+        ),
+        "stopped on request ({why}): every step trained is saved; the checks are made again on resume": (
+            "已按要求停止：训练过的各步均已保存，继续时重新检查"
+        ),
+        "stopped on request ({why}): evaluation begins anew on resume; it takes minutes": (
+            "已按要求停止：继续时重新评估，需要几分钟"
+        ),
+        "stopped on request ({why}): nothing is written yet": "已按要求停止：尚未写入任何内容",
+        "stopped on request ({why}) after step {done} of {planned} (step {begun} had begun; it is trained again from "
+        "its start); checkpoint {checkpoint} holds everything": (
+            "已按要求停止在第 {done} 步（共 {planned} 步），检查点 {checkpoint} 保存了全部内容；"
+            "已开始的第 {begun} 步将从头训练"
+        ),
+        "stopped on request ({why}) after step {done} of {planned}; checkpoint {checkpoint} holds everything": (
+            "已按要求停止在第 {done} 步（共 {planned} 步），检查点 {checkpoint} 保存了全部内容"
+        ),
+        "stopped on request ({why}): {what}": "已按要求停止：{what}",
+        "stopped on request after {count} trials, which are kept": "已按要求停止：完成的 {count} 项小规模试验均已保存",
+        "stopped on request in {stage}": "已按要求停止在 {stage}",
+    }
+)
+"""How a run says that it was stopped, in Chinese."""

@@ -14,7 +14,7 @@ from flows.cli.app import app
 from flows.cli.language import of_project, of_run
 from flows.cli.options import AsJson, ProjectArgument, ProjectOption, RunArgument
 from flows.cli.output import emit, guarded, say, tell
-from flows.cli.run_words import run_word
+from flows.cli.run_words import STOPPED, run_word
 from specs.criteria import blocked
 from specs.errors import (
     EXIT_DONE,
@@ -175,7 +175,8 @@ def _say_ending(workspace: Any, session: Any, as_json: bool) -> int:
     else:
         command = f"gatewright resume {workspace.run}{named(workspace)}"
         error = session.error or Stopped("stopped on request", f"go on: {command}")
-        told = {"message": error.message, "hint": error.hint, "command": command}
+        message = STOPPED(of_run(workspace.folder), error.message)
+        told = {"message": message, "hint": error.hint, "command": command}
         say(_word(workspace, "stopped", run=workspace.run, **told))
     return code
 

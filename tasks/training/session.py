@@ -47,7 +47,7 @@ from tasks.training.state import expected_checkpoint_bytes, read_counters, resto
 from tasks.training.trainer import PlannedTrainer, StepGivenUp
 from tasks.worker_side import Channel, ends_at_once
 
-NOTHING_LOST = "nothing was trained in this session, nothing is lost"
+NOTHING_LOST = "nothing was trained since the last start, nothing is lost"
 
 
 class Session:

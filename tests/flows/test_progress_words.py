@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.progress import Lines
+from flows.cli.progress import Bars, Lines
 from flows.cli.progress_words import PROGRESS
+from flows.cli.run_words import STOPPED
 from specs.phrases import Phrases
+from tasks.training import checks, evaluation, session
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,6 +47,28 @@ def test_every_sentence_of_progress_has_its_chinese() -> None:
     said = list(said_in_code())
     assert len(said) > 25
     assert [(place, text) for place, text in said if not re.search("[一-鿿]", PROGRESS("zh", text))] == []
+
+
+def test_every_way_in_which_a_run_is_stopped_has_its_chinese() -> None:
+    said = {checks.STOPPED, session.NOTHING_LOST, evaluation.STOPPED_HERE}
+    said = {f"stopped on request (SIGINT): {what}" for what in said} | {
+        "stopped on request",
+        "stopped on request (SIGINT) after step 6 of 66; checkpoint 00000006 holds everything",
+        "stopped on request (SIGINT) after step 6 of 66 (step 7 had begun; it is trained again from its start); "
+        "checkpoint 00000006 holds everything",
+    }
+    assert [text for text in said if re.search("[a-z] [a-z]", STOPPED("zh", text))] == []
+
+
+def test_a_bar_that_was_cut_short_is_not_shown_as_full(capsys: pytest.CaptureFixture[str]) -> None:
+    with Bars() as bars:
+        bars.start("training", 66)
+        bars.advance(6)
+        bars.start("loading the model")
+    shown = capsys.readouterr().err
+    assert "6/66" in shown
+    assert "66/66" not in shown
+    assert "1/1" in shown
 
 
 def test_english_projects_read_what_the_code_says(capsys: pytest.CaptureFixture[str]) -> None:

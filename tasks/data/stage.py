@@ -74,10 +74,8 @@ def run(context: StageContext, progress: Progress) -> StageResult:
 def _nothing_kept(shards: Shards, prepared: Prepared) -> InputError:
     """Says where every row went, the most frequent reasons first."""
     reasons = Counter(reason for frame in shards.fates() for reason in frame["reason"].to_list())
-    unusable = prepared.rows["unusable"].to_numpy()
-    reasons.update(reason for reason in unusable.tolist() if reason)
-    reasons["over_long"] += int(((unusable == "") & (prepared.merged.into < 0)).sum())
-    told = "; ".join(f"{count} x {reason_text(reason, 'en')}" for reason, count in (+reasons).most_common(5))
+    reasons.update(reason for reason in prepared.rows["unusable"].to_list() if reason)
+    told = "; ".join(f"{count} x {reason_text(reason, 'en')}" for reason, count in reasons.most_common(5))
     return InputError(
         f"none of {reasons.total()} rows became a sample: {told or 'there is no row'}",
         "complete these rows, or correct `columns` in project.yaml (`gatewright check` shows how they are read)",

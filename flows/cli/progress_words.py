@@ -7,6 +7,15 @@ from __future__ import annotations
 
 from specs.phrases import Phrases
 
+_LOSS = (
+    "after step {step} the held-out loss is {now} nats per token, {before} before training: a change of {change} with a "
+    "standard error of {error}, over {count} samples; it must be below {bound}"
+)
+_LOSS_ZH = (
+    "第 {step} 步后留出损失为 {now} nats/词元，训练前为 {before}：变化 {change}，标准误 {error}，共 {count} 个样本；"
+    "应低于 {bound}"
+)
+
 PROGRESS = Phrases(
     {
         "Prefect server": "启动 Prefect 服务",
@@ -49,7 +58,14 @@ PROGRESS = Phrases(
         "{why}; {left} of {all} families are recorded again": "{why}；重新记录 {all} 类配置中的 {left} 类",
         "step {step}: {fault}": "第 {step} 步：{fault}",
         "this system cannot hold a process to a limit of memory: it runs without": "本系统不能限制进程内存：不加限制",
-        "early judgement: {verdict}; {words}": "提前判定：{verdict}；{words}",
+        **{
+            f"early judgement: {verdict}; {_LOSS}": f"早期评判：{said}。{_LOSS_ZH}"
+            for verdict, said in (("go on", "继续"), ("ask", "请人决定"), ("stop", "停止"))
+        },
+        "early judgement: not judged; after step {step} nothing was judged: {count} held-out samples are too few": (
+            "早期评判：未判。第 {step} 步后只有 {count} 个留出样本，太少，无法判断"
+        ),
+        "early judgement: {verdict}; {words}": "早期评判：{verdict}；{words}",
         "a person decided that it goes on": "已由人决定继续",
         "{what}; the steps between are passed over": "{what}；跳过其间各步",
         "rehearsal: saves and ends after step {step}, then goes on": "演练：第 {step} 步后保存并结束，然后继续",

@@ -13,7 +13,7 @@ from flows.cli.progress import Bars, Lines
 from flows.cli.progress_words import PROGRESS
 from flows.cli.run_words import STOPPED
 from specs.phrases import Phrases
-from tasks.training import checks, evaluation, session
+from tasks.training import checks, evaluation, judgement, session
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,6 +47,17 @@ def test_every_sentence_of_progress_has_its_chinese() -> None:
     said = list(said_in_code())
     assert len(said) > 25
     assert [(place, text) for place, text in said if not re.search("[一-鿿]", PROGRESS("zh", text))] == []
+
+
+def test_the_early_judgement_is_told_with_its_figures() -> None:
+    figures = {"samples": 37, "before": 7.5, "now": 5.0, "change": -2.5, "standard_error": 0.05}
+    known = judgement.Judgement(step=22, epoch=1, too_long=0, bound=0.0, verdict="go on", **figures)
+    for verdict in ("go on", "ask", "stop"):
+        said = PROGRESS("zh", f"early judgement: {verdict}; {known.words}")
+        assert not re.search("[a-z] [a-z]", said), said
+        assert "-2.5000" in said
+    unknown = known.model_copy(update={"change": None})
+    assert "37 个留出样本" in PROGRESS("zh", f"early judgement: not judged; {unknown.words}")
 
 
 def test_every_way_in_which_a_run_is_stopped_has_its_chinese() -> None:

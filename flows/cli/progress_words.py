@@ -8,8 +8,8 @@ from __future__ import annotations
 from specs.phrases import Phrases
 
 _LOSS = (
-    "after step {step} the held-out loss is {now} nats per token, {before} before training: a change of {change} with a "
-    "standard error of {error}, over {count} samples; it must be below {bound}"
+    "after step {step} the held-out loss is {now} nats per token, {before} before training: a change of {change} with "
+    "a standard error of {error}, over {count} samples; it must be below {bound}"
 )
 _LOSS_ZH = (
     "第 {step} 步后留出损失为 {now} nats/词元，训练前为 {before}：变化 {change}，标准误 {error}，共 {count} 个样本；"

@@ -42,6 +42,13 @@ def assembled(trace: Trace, settings: TraceSettings, hidden_size: int, traced_as
     )
 
 
+def peaks_of_rank(trace: Trace, settings: TraceSettings, hidden_size: int) -> dict[Place, Peak]:
+    """The places of one device's trace as one rank of several has them, in closed form."""
+    if settings.sharding == "none" or trace.of_one_rank:
+        return trace.peaks
+    return _divided(trace.peaks, rank_of(whole_of(trace, hidden_size), settings))
+
+
 def not_traced(settings: TraceSettings) -> str:
     """Why a rank cannot be traced by itself, in words; empty where it can, or where there is one device only."""
     if settings.sharding == "none":

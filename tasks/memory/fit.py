@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tasks.memory import grid_account
 from tasks.memory.account import Account, AccountCoefficients, Basis, PlacePolynomial, Regime, powers
-from tasks.memory.assembly import assembled, gathered_in_16_bits, named, not_traced, notes, with_autocast
+from tasks.memory.assembly import (
+    assembled,
+    gathered_in_16_bits,
+    named,
+    not_traced,
+    notes,
+    peaks_of_rank,
+    with_autocast,
+)
 from tasks.memory.fold import folded, folded_both, folded_sharded
 from tasks.memory.host import host
 from tasks.memory.model import configuration
@@ -81,20 +89,25 @@ def coefficients_of_both(settings: TraceSettings) -> tuple[AccountCoefficients, 
 
     What is asked for first by a project is the one, soon after the other.
     """
+    settings = gathered_in_16_bits(settings)
     where = grid(settings)
     points = (*where.one, *where.several, where.check)
     traces = {p: folded_both(batch(settings, p), optimizer_step=False) for p in points}
     whole = folded_both(settings)
     alone, several = (
         _fitted(
-            settings.model_copy(update={"gradient_accumulation": micro_batches}),
+            changed := settings.model_copy(update={"gradient_accumulation": micro_batches}),
             where,
-            {p: both[which] for p, both in traces.items()},
-            whole[which],
+            {p: _of_rank(both[which], changed) for p, both in traces.items()},
+            _of_rank(whole[which], changed),
         )
         for which, micro_batches in enumerate((1, max(2, settings.gradient_accumulation)))
     )
     return alone, several
+
+
+def _of_rank(trace: Trace, settings: TraceSettings) -> Trace:
+    return replace(trace, peaks=peaks_of_rank(trace, settings, int(configuration(settings).hidden_size)))
 
 
 def _fitted(settings: TraceSettings, where: Grid, traces: dict[Point, Trace], whole: Trace) -> AccountCoefficients:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from specs.errors import InputError
 from tasks.memory.account import AccountCoefficients
 from tasks.memory.devices import Device
-from tasks.memory.fit import account, batch
+from tasks.memory.fit import account, batch, coefficients_of_both, divided
 from tasks.memory.settings import TraceSettings
 
 SIZES, LENGTHS = st.integers(1, 8), st.integers(32, 256)
@@ -79,3 +79,24 @@ def test_an_account_that_does_not_fit_says_by_how_much(coefficients: AccountCoef
 def test_asking_for_memory_needs_no_torch():
     code = "import tasks.memory, tasks.stress_test, specs.hardware, sys; assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("sharding", ["ddp", pytest.param("fsdp", marks=pytest.mark.slow)])
+def test_coefficients_of_several_ranks_are_of_one_of_them(small: dict[str, Any], sharding: Any):
+    """DDP holds the gradients once more in its buckets, FSDP divides: as the account of that batch says."""
+    settings = TraceSettings(
+        architecture=small | {"num_hidden_layers": 1},
+        method="full",
+        weights="bf16",
+        compute="bf16",
+        micro_batch=2,
+        seq_len=64,
+        padded=True,
+        evaluation_batch=2,
+        gpus=2,
+        sharding=sharding,
+    )
+    found = coefficients_of_both(settings)[0].account(2, 64)
+    assert found.peak_allocated_bytes == pytest.approx(divided(settings).peak_allocated_bytes, rel=0.002)
+    if sharding == "ddp":
+        assert found.residents["communication"] == 2 * found.trainable_parameters

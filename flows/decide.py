@@ -102,9 +102,7 @@ def decide(
     if edits:
         decision = _with_edits(decision, load_proposal(run_dir, shown_proposal(state, gate)), run_dir, guard)
     if requests:
-        target = rework_target(state, gate, rework_stage)
-        proposal = load_proposal(run_dir, state.approved_proposal(target) or shown_proposal(state, gate, target))
-        decision = decision.model_copy(update={"requests": asked(proposal, requests, actor)})
+        decision = _with_requests(decision, requests, state, gate, run_dir)
     if sign:
         decision = _signed(policy, decision, sign)
     return _record(ledger, run_dir, policy, gate, decision)
@@ -129,6 +127,15 @@ def _with_edits(decision: Decision, shown: Proposal, run_dir: Path, guard: Guard
     proposal, values = edited(shown, decision.edits, decision.actor, decision.comment)
     stored = store_proposal(run_dir, guard(proposal) or proposal)
     return decision.model_copy(update={"edits": values, "edited_proposal": stored})
+
+
+def _with_requests(
+    decision: Decision, requests: Mapping[str, Any], state: RunState, gate: Gate, run_dir: Path
+) -> Decision:
+    """The decision of a rework with what is asked of the stage that it goes back to, by full names."""
+    target = rework_target(state, gate, decision.rework_stage)
+    proposal = load_proposal(run_dir, state.approved_proposal(target) or shown_proposal(state, gate, target))
+    return decision.model_copy(update={"requests": asked(proposal, requests, decision.actor)})
 
 
 def _signed(policy: Policy, decision: Decision, sign: Sign) -> Decision:

@@ -18,7 +18,7 @@ from flows.state import RunState, fold
 from flows.workspace import Workspace, frozen_spec
 from specs.decisions import Authentication
 from specs.errors import PolicyRefused
-from specs.events import DecisionRecorded
+from specs.events import DecisionRecorded, Event
 from specs.proposals import Proposal
 
 
@@ -78,10 +78,14 @@ def record(
         name=name,
         rehearsal=rehearsal,
     )
+    return _recorded(workspace, ledger, event, rehearsal)
+
+
+def _recorded(workspace: Workspace, ledger: Ledger, event: Event, rehearsal: str) -> dict[str, Any]:
+    """What was recorded as plain data, with what the gate waits for now; rings for the worker of a decided gate."""
     state = fold(ledger.events(workspace.run))
-    said = event.payload["decision"]
-    gate = state.gates.get((said["gate"], said["round"]))
     document: dict[str, Any] = dict(event.payload["decision"])
+    gate = state.gates.get((document["gate"], document["round"]))
     document |= {"sequence": event.sequence, "kind": event.kind}
     if gate is not None:
         document |= {"shows": gate.digest, **waiting(frozen_policy(state, workspace.folder), gate).document()}

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
 
-from flows import signing
 from flows.audit.history import History
 from flows.audit.measured import unmeasured
 from flows.audit.report import Checks, Part
+from flows.audit.signatures import Signatures, signature_faults
 from flows.decide import follows
 from flows.folding import advance, may_amend
 from flows.gatefiles import changed_files, load_proposal, read_gate
@@ -19,7 +17,7 @@ from flows.run_state import Gate, RunState
 from flows.standing import expires_at, standing
 from flows.steps import Done, HandOut, OpenGate, Propose, Rejected, Release, RunStage, next_steps
 from specs.canonical import digest, sha256_bytes
-from specs.decisions import Decision, closing_bytes, overruling_bytes, signed_bytes, work_bytes
+from specs.decisions import closing_bytes, overruling_bytes, work_bytes
 from specs.errors import GatewrightError, PolicyRefused
 from specs.events import (
     ApprovalRecorded,
@@ -195,34 +193,6 @@ def _amendment(history: History, state: RunState, gate: Gate, payload: GateAmend
     return faults
 
 
-class Signatures:
-    """Verifies the signatures of decisions with the keys in the frozen policy, and counts what it saw."""
-
-    def __init__(self, policy: Policy | None) -> None:
-        self.policy, self.count, self.unsigned = policy, 0, 0
-
-    def faults(self, event: Event, decision: Decision) -> list[str]:
-        """What is wrong with the signature of one decision, over its fields as they were stored."""
-        where = f"event {event.sequence}: {decision.choice} on {decision.gate} round {decision.round}"
-        if not decision.signature:
-            self.unsigned += 1
-            return [f"{where}: it says it is signed, and is not"] if decision.authentication == "ssh_signature" else []
-        self.count += 1
-        if decision.authentication != "ssh_signature":
-            return [f"{where}: it is signed, and says {decision.authentication}"]
-        person = self.policy.approver(decision.actor) if self.policy else None
-        try:
-            data = signed_bytes(event.payload["decision"])
-            signing.verify(person.keys if person else [], decision.actor, signing.NAMESPACE, data, decision.signature)
-        except GatewrightError as error:
-            return [f"{where}: {error.message}"]
-        return []
-
-    def seen(self) -> str:
-        """How many were signed."""
-        return f"{self.count} signed, {self.unsigned} not signed"
-
-
 def _transition(
     found: dict[str, list[str]],
     history: History,
@@ -258,7 +228,7 @@ def _transition(
                 found["order"].append(f"{where}: the work of {payload.stage} was not due")
         case WorkHandedIn():
             found["allowed"] += [f"{where}: {fault}" for fault in _handed_in(state, event, payload, policy)]
-            found["signed"] += _signature(where, event, payload, policy, work_bytes)
+            found["signed"] += signature_faults(where, event, payload, policy, work_bytes)
         case JudgementOverruled() | ResumeConfirmed():
             _overruling(found, event, payload, policy)
         case RunClosed():
@@ -349,7 +319,7 @@ def _closing(
         rules = policy.at(state.goal.gate)
         if not rules.proves(closed.authentication):
             found["allowed"].append(f"{where}: it needed {rules.authentication}, and is {closed.authentication}")
-    found["signed"] += _signature(where, event, closed, policy, closing_bytes)
+    found["signed"] += signature_faults(where, event, closed, policy, closing_bytes)
 
 
 def _overruling(found: dict[str, list[str]], event: Event, said: GoesOn, policy: Policy | None) -> None:
@@ -357,29 +327,7 @@ def _overruling(found: dict[str, list[str]], event: Event, said: GoesOn, policy:
     where = f"event {event.sequence}: {said.kind}"
     if policy and (fault := fault_of(policy, event.actor, said)):
         found["allowed"].append(f"{where}: {fault}")
-    found["signed"] += _signature(where, event, said, policy, overruling_bytes)
-
-
-def _signature(
-    where: str,
-    event: Event,
-    said: RunClosed | GoesOn | WorkHandedIn,
-    policy: Policy | None,
-    signed: Callable[[str, str, Mapping[str, Any]], bytes],
-) -> list[str]:
-    """What is wrong with the signature of a record outside of gates; `signed` gives the bytes that it is over."""
-    faults = []
-    if (said.authentication == "ssh_signature") != bool(said.signature):
-        faults.append(f"{where}: it does not say truly whether it is signed")
-    if not said.signature:
-        return faults
-    person = policy.approver(event.actor) if policy else None
-    try:
-        data = signed(event.run, event.actor, event.payload)
-        signing.verify(person.keys if person else [], event.actor, signing.NAMESPACE, data, said.signature)
-    except GatewrightError as error:
-        faults.append(f"{where}: {error.message}")
-    return faults
+    found["signed"] += signature_faults(where, event, said, policy, overruling_bytes)
 
 
 def _attempt(history: History, state: RunState, reserved: AttemptReserved) -> list[str]:

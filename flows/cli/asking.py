@@ -70,6 +70,7 @@ def _show(facts: Any, ledger: Any, language: Language) -> None:
     from rich.console import Console
 
     from flows.cli.pages import Page
+    from flows.folding import rework_target
     from flows.rehearsing import rehearsal_note
     from flows.reviewing import page
 
@@ -79,6 +80,12 @@ def _show(facts: Any, ledger: Any, language: Language) -> None:
         tell(note)
     if facts.report:
         tell(run_word(language, "report", path=facts.report))
+    if facts.gate.blocked and not facts.gate.findings:
+        tell(
+            run_word(
+                language, "blocked_ways", stage=rework_target(facts.state, facts.gate, None), run=facts.workspace.run
+            )
+        )
 
 
 def _refuse(error: GatewrightError, language: Language) -> None:

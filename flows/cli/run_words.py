@@ -13,6 +13,10 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "or_as": ("     or as:   {people}", "     或作为： {people}"),
     "correct": ("  2. correct: project.yaml, then: {command}", "  2. 更正：   project.yaml，然后 {command}"),
     "or_override": ("     or:      {command}", "     或者：   {command}"),
+    "further_back": (
+        "     further back: the same with --stage STAGE",
+        "     退回更早的阶段：同一命令加 --stage 阶段名",
+    ),
     "go_on_at": ("  {number}. go on:   {command}", "  {number}. 继续：   {command}"),
     "left_open": ("  left open: {text}; write: {sentence}", "  尚缺：{text}；请写：{sentence}"),
     "failed": (
@@ -116,6 +120,12 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "keys": (
         "[a]pprove  [s]et a parameter and approve  [w] rework  [x] reject: ends the run  [l]eave: ",
         "[a] 批准  [s] 改一个参数后批准  [w] 返工  [x] 否决，运行到此结束  [l] 稍后再定：",
+    ),
+    "blocked_ways": (
+        "A blocking criterion failed. [w] runs {stage} again. To go back further: [l], then gatewright rework {run} "
+        "--stage STAGE --as WHO -m TEXT. [a] overrides the criterion, with a reason.",
+        "有阻断准则未通过。[w] 重做 {stage}。要退回更早的阶段：先选 [l]，再运行 gatewright rework {run} --stage 阶段名 "
+        "--as 审批人 -m 理由。[a] 是强制放行，须写明理由。",
     ),
     "who_decides": ("who decides ({people}): ", "由谁决定（{people}）："),
     "what_changes": ("what should change: ", "要改什么："),

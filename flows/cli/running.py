@@ -253,6 +253,8 @@ def _gate_lines(state: Any, gate: Any, workspace: Any, where: str) -> list[str]:
         lines.append(t("correct", command=f"gatewright resume {run}{where} --anew"))
         return [*lines, t("or_override", command=f'{command} --override -m "{t("why")}"')]
     lines.append(t("decide", command=command))
+    if gate.blocked:
+        lines.append(t("further_back"))
     return [*lines, t("or_as", people=", ".join(map(shlex.quote, others)))] if others else lines
 
 

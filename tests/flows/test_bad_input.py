@@ -278,7 +278,7 @@ from types import SimpleNamespace
 import flows.rehearsing, flows.reviewing
 from flows.cli import asking
 from tasks.interrupts import STOP, stop_on_signals
-gate = SimpleNamespace(name="data")
+gate = SimpleNamespace(name="data", blocked=False)
 facts = SimpleNamespace(report=None, gate=gate, spec=None, workspace=None, state=None, proposal=None)
 flows.rehearsing.rehearsal_note = lambda *facts: ""
 flows.reviewing.gate_facts = lambda workspace, ledger: facts

@@ -16,6 +16,7 @@ from flows.cli.language import of_run
 from flows.cli.options import AsJson, GateOption, ProjectOption, RunArgument
 from flows.cli.output import emit, guarded, readable, say, tell
 from flows.cli.run_words import run_word
+from specs.base import Language
 from specs.decisions import Authentication
 from specs.errors import EXIT_DONE, DecisionRefused, InputError
 
@@ -234,7 +235,7 @@ def _confirm(found: Any, choice: str, decision: dict[str, Any]) -> str | None:
             edits = ", ".join(f"{path} = {value}" for path, value in sorted(said.decision.edits.items()))
             tell(t("edited", actor=said.decision.actor, edits=edits))
         expected = expected or gate.digest
-    typed_again(choice)
+    typed_again(choice, of_run(found.workspace.folder))
     return expected
 
 
@@ -259,9 +260,9 @@ def confirmed(said: str, word: str, *, asked: bool) -> Authentication:
     return "terminal"
 
 
-def typed_again(word: str) -> None:
+def typed_again(word: str, language: Language = "en") -> None:
     """Raises `DecisionRefused` unless the person at the terminal types the word."""
-    sys.stderr.write(f"Type {word} to confirm: ")
+    sys.stderr.write(run_word(language, "type_again", word=word))
     sys.stderr.flush()
     if sys.stdin.readline().strip() != word:
         raise DecisionRefused("not confirmed, nothing was recorded", f"type {word}, or use --yes")

@@ -114,6 +114,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
     ),
     "worker_goes_on": ("a worker goes on with it", "后台进程会继续"),
     "go_on": ("go on: {command}", "继续：{command}"),
+    "type_again": ("Type {word} to confirm: ", "输入 {word} 以确认："),
     "you_decide": ("You decide as {actor}: {choice} run {run}.", "你以 {actor} 的名义决定：{choice}，运行 {run}。"),
     "edited": ("  edited by {actor}: {edits}", "  {actor} 已修改：{edits}"),
     # asked at the terminal

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ def convert(gguf: Path, pad_token: str, folder: Path) -> None:
     import torch
     import transformers
 
+    _read_once()
     library: Any = transformers
     where = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name, "local_files_only": True}
     tokenizer = library.AutoTokenizer.from_pretrained(**where)
@@ -34,6 +36,18 @@ def convert(gguf: Path, pad_token: str, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+def _read_once() -> None:
+    """Keep what gguf reads of a file, and its table of names, for as long as this process lives.
+
+    transformers reads the file anew for configuration, tokenizer and weights, and builds the table for each module:
+    14.6 of the 22 CPU seconds of a 135M model, 3.8 with this.
+    """
+    import gguf
+
+    for name in ("GGUFReader", "get_tensor_name_map"):
+        setattr(gguf, name, cache(getattr(gguf, name)))
 
 
 if __name__ == "__main__":

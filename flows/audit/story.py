@@ -24,8 +24,10 @@ from specs.errors import GatewrightError, InputError
 from specs.events import (
     PAYLOADS,
     FallbackTaken,
+    JudgementOverruled,
     LeaseTaken,
     MemoryRung,
+    ResumeConfirmed,
     RunClosed,
     RunStopped,
     TrialEnded,
@@ -242,6 +244,7 @@ def _gate(gate: Gate, language: Language) -> list[str]:
 def _attempt(history: History, attempt: Attempt, language: Language) -> list[str]:
     lines = [word(language, "attempt", attempt=attempt.number, state=state_word(language, attempt.state))]
     lines += [*_rungs(history, attempt, language), *_trials(history, attempt, language)]
+    lines += _went_on(history, attempt, language)
     if not attempt.evidence:
         return lines
     evidence = history.evidence(attempt.stage, attempt.number)
@@ -276,6 +279,23 @@ def _rungs(history: History, attempt: Attempt, language: Language) -> list[str]:
         outcome = word(language, "rung_taken" if rung.taken else f"rung_{rung.outcome}")
         parts = [part for part in (changes, outcome, "" if rung.outcome == "runs" else rung.why) if part]
         lines.append("  " + word(language, "rung", number=rung.number, rung=rung.rung, said="; ".join(parts)))
+    return lines
+
+
+def _went_on(history: History, attempt: Attempt, language: Language) -> list[str]:
+    """Who let this attempt go on after it had ended, and on what ground."""
+    lines = []
+    for event, said in zip(history.events, history.payloads, strict=True):
+        if not isinstance(said, JudgementOverruled | ResumeConfirmed):
+            continue
+        if (said.stage, said.attempt) != (attempt.stage, attempt.number):
+            continue
+        values = {"actor": event.actor, "how": word(language, said.authentication), "reason": said.reason}
+        if isinstance(said, JudgementOverruled):
+            lines.append("  " + word(language, "overruled", verdict=said.verdict, **values))
+            continue
+        lines.append("  " + word(language, "confirmed", **values))
+        lines += [f"    {row.what}: {row.was} -> {row.now}" for row in said.differences]
     return lines
 
 

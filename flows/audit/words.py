@@ -51,6 +51,14 @@ _WORDS: dict[str, tuple[str, str]] = {
     ),
     "takeover": ("a process that was gone was taken over: {owner}", "接管了已不存在的进程：{owner}"),
     "stopped_at": ("stopped at {stage}: {reason}", "在 {stage} 停止：{reason}"),
+    "overruled": (
+        "{actor} let it go on although its early judgement said {verdict} ({how}): {reason}",
+        "早期评判为 {verdict}，{actor} 决定继续（{how}）：{reason}",
+    ),
+    "confirmed": (
+        "{actor} let it go on with another device or other libraries ({how}): {reason}",
+        "{actor} 确认在其他设备或库版本上继续（{how}）：{reason}",
+    ),
     "closed": ("{actor} closed the run where it stood: {reason}", "{actor} 将运行就地关闭：{reason}"),
     "lost": ("it was lost: {what}", "已丢失：{what}"),
     "removed": ("{count} files were removed on request: {reason}", "应要求删除了 {count} 个文件：{reason}"),

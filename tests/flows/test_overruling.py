@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from flows.audit import verify
+from flows.audit.history import read_history
+from flows.audit.story import KEEP, show
 from flows.ledgers import ledger_of_run
 from flows.overruling import about, overrule
 from flows.starting import start_run
@@ -83,6 +85,8 @@ def test_it_goes_on_once_the_decision_is_recorded_and_a_plain_resume_ends_again(
     assert (state.gate.name, state.attempts["train"][-1].state) == ("evaluate", "published")
     report = verify(ledger, "r1", ended.folder)
     assert report.ok, [s for s in report.authority.steps if not s.ok]
+    story = show(read_history(ledger, "r1", ended.folder, keep=KEEP))
+    assert f"{who} let it go on although its early judgement said stop" in story
 
 
 def test_who_may_not_override_is_refused_and_so_is_a_decision_without_a_reason(ended):
@@ -147,6 +151,10 @@ def test_another_device_or_library_is_gone_on_with_once_a_person_confirmed_the_t
     assert fold(ledger.events("r1")).attempts["train"][-1].state == "published"
     report = verify(ledger, "r1", workspace.folder)
     assert report.ok, [s for s in report.authority.steps if not s.ok]
+    for language, told in (("en", "me let it go on with another device"), ("zh", "me 确认在其他设备或库版本上继续")):
+        story = show(read_history(ledger, "r1", workspace.folder, keep=KEEP), language)
+        assert told in story
+        assert "versions.numpy: 1.0 -> 2.0" in story
 
 
 def test_what_makes_it_another_training_cannot_be_confirmed(refused):

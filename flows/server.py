@@ -206,7 +206,7 @@ def _start(port: int, tick: Callable[[float], None]) -> Server | None:
         log_file = (home / "server.log").open("ab")
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1", "--port", str(port)]
     with log_file as log:
-        process = _start_in_background(command, {**_without_credentials(), **_server_settings(port)}, log.fileno())
+        process = _start_in_background(command, _server_settings(port), log.fileno())
     server = Server(port=port, pid=process.pid, process_start=psutil.Process(process.pid).create_time())
     write_json(_record(), server)
     begun = time.monotonic()
@@ -223,13 +223,12 @@ def _start(port: int, tick: Callable[[float], None]) -> Server | None:
     return server
 
 
-def _without_credentials() -> dict[str, str]:
-    """This process's environment without what proves a person: nothing that runs on its own may decide."""
-    return {name: value for name, value in os.environ.items() if name != VARIABLE}
+def _start_in_background(command: list[str], more: dict[str, str], log: int) -> subprocess.Popen[bytes]:
+    """A process that outlives this one and that no Ctrl-C of this terminal reaches.
 
-
-def _start_in_background(command: list[str], environment: dict[str, str], log: int) -> subprocess.Popen[bytes]:
-    """A process that outlives this one and that no Ctrl-C of this terminal reaches."""
+    It has this process's environment and `more`, without what proves a person: nothing that runs on its own may decide.
+    """
+    environment = {name: value for name, value in os.environ.items() if name != VARIABLE} | more
     flags: dict[str, object] = {"start_new_session": True}
     if os.name == "nt":
         flags = {"creationflags": 0x00000008 | 0x00000200}  # detached, in a process group of its own
@@ -256,7 +255,7 @@ def start_worker(pool: str) -> int:
     launcher += "sys.argv=['prefect']+sys.argv[1:]; runpy.run_module('prefect', run_name='__main__')"
     command = [sys.executable, "-c", launcher, "worker", "start", "--pool", pool, "--type", "process"]
     with (prefect_home() / "worker.log").open("ab") as log:
-        process = _start_in_background(command, {**_without_credentials(), **settings(server.port)}, log.fileno())
+        process = _start_in_background(command, settings(server.port), log.fileno())
     started = psutil.Process(process.pid).create_time()
     write_bytes(_worker_record(), json.dumps({"pid": process.pid, "process_start": started}).encode())
     return process.pid

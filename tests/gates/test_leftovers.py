@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from flows import cleaning
 from flows.audit import verify
 from flows.backup import back_up, restore
 from flows.ledgers import ledger_of_run
-from flows.server import _without_credentials
+from flows.server import _start_in_background
 from flows.tokens import VARIABLE, new_token, revoke_token, tokens_of
 from flows.workspace import Workspace, frozen_policy
 from specs.errors import InputError
@@ -59,8 +61,12 @@ def test_a_token_that_was_revoked_does_not_come_back_with_a_backup(waiting: Work
     assert (tmp_path / "again" / "runs" / "r1" / "policy.json").is_file()
 
 
-def test_no_process_in_the_background_holds_a_persons_token(monkeypatch: pytest.MonkeyPatch):
+def test_no_process_in_the_background_holds_a_persons_token(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setenv(VARIABLE, "gwt_12345678_secret")
     monkeypatch.setenv("GATEWRIGHT_HOME", "/somewhere")
-    assert VARIABLE not in _without_credentials()
-    assert _without_credentials()["GATEWRIGHT_HOME"] == "/somewhere"
+    command = [sys.executable, "-c", "import json, os; print(json.dumps(dict(os.environ)))"]
+    with (tmp_path / "log").open("ab") as log:
+        assert _start_in_background(command, {"PREFECT_HOME": "/its"}, log.fileno()).wait(60) == 0
+    seen = json.loads((tmp_path / "log").read_bytes())
+    assert VARIABLE not in seen
+    assert (seen["GATEWRIGHT_HOME"], seen["PREFECT_HOME"]) == ("/somewhere", "/its")

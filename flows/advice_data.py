@@ -92,18 +92,19 @@ def _past(workspace: Workspace, state: RunState) -> Past | None:
 def architecture_for(model: str, loaded: LoadedProject, progress: Progress) -> dict[str, Any]:
     """The configuration of a model of the catalog, else of the project's base model as its stages read it."""
     from tasks.memory.architecture import architecture_of
+    from tasks.planning.architectures import sound
 
     path = loaded.folder / model
     if path.is_dir():
-        return architecture_of(path)
+        return sound(architecture_of(path), model)
     try:
-        return architecture_of(model)
+        return sound(architecture_of(model), model)
     except ModelError:
         if model != loaded.spec.base_model:
             raise
     from tasks.models.resolve import resolve_base_model
 
-    return architecture_of(resolve_base_model(model, loaded.folder, loaded.spec.hub, progress).folder)
+    return sound(architecture_of(resolve_base_model(model, loaded.folder, loaded.spec.hub, progress).folder), model)
 
 
 def plain_text_share(spec: Project) -> float:

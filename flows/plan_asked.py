@@ -18,6 +18,7 @@ from specs.errors import InputError
 from specs.parameters import LoraParameters, TrainingConfiguration
 from specs.stages import Progress
 from tasks.memory.architecture import architecture_of
+from tasks.planning.architectures import sound
 from tasks.planning.machine import Machine, machine_named, parse_cards
 from tasks.planning.plans import Limits
 from tasks.planning.search import find_plans
@@ -149,7 +150,7 @@ def searched(
 ) -> Answer:
     """The search, with what the run's stress test measured where it is of this model (`model`: another) and device."""
     measured, unused = measured_for(run, model, machine.device) if run else (None, None)
-    architecture = architecture_of(base.place)
+    architecture = sound(architecture_of(base.place), base.name)
     positions, lengths = positions_of(architecture), workload.limits
     if lengths and positions and min(lengths) > positions:
         raise InputError(f"--length {min(lengths)}: the model was made for {positions} tokens", "give a shorter one")

@@ -161,8 +161,9 @@ def _estimated(model: str, options: dict[str, Any], device: Device | None) -> Ac
     from tasks.memory.architecture import architecture_of
     from tasks.memory.asked import settings_of
     from tasks.memory.estimate import estimate as estimate_account
+    from tasks.planning.architectures import sound
 
-    return estimate_account(settings_of(architecture_of(model), options), device)
+    return estimate_account(settings_of(sound(architecture_of(model), model), options), device)
 
 
 def _show(account: Account, as_json: bool) -> None:

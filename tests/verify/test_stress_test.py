@@ -132,6 +132,13 @@ def need_twice_the_memory(artifacts: Path) -> None:
     write_lines(artifacts / "metrics.jsonl", [{**x, "memory_bytes": 2 * x["memory_bytes"]} for x in lines])
 
 
+def fill_the_device(artifacts: Path) -> None:
+    """As promised, and more than nine tenths of what can be used."""
+    path = artifacts / "measurement.json"
+    found = json.loads(path.read_bytes())
+    path.write_text(json.dumps(found | {"usable_bytes": round(found["peak_bytes"] / 0.91)}), "utf-8")
+
+
 def resume_elsewhere(artifacts: Path) -> None:
     lines = lines_of(artifacts / "resumed" / "metrics.jsonl")
     write_lines(artifacts / "resumed" / "metrics.jsonl", [{**x, "loss": x["loss"] + 1e-6} for x in lines])
@@ -150,6 +157,7 @@ def lose_a_step(artifacts: Path) -> None:
         (feed_other_samples, "worst_batches_unmeasured"),
         (plan_a_sample_twice, "planned_samples_wrong"),
         (need_twice_the_memory, "peak_ratio"),
+        (fill_the_device, "usable_share"),
         (resume_elsewhere, "resume_loss_difference"),
         (lose_a_step, "nonfinite_steps"),
     ],
@@ -162,6 +170,16 @@ def test_a_fault_turns_its_metric_red(
     fault(attempt / "artifacts")
     verdicts = judge(default_criteria("stress_test"), verify(finished, attempt))
     assert metric in {v.metric for v in verdicts if v.blocking and not v.passed}
+
+
+def test_far_less_than_promised_warns_and_does_not_stop(finished: StageContext, tmp_path: Path):
+    attempt = tmp_path / "attempt"
+    shutil.copytree(finished.out_dir, attempt)
+    path = attempt / "artifacts" / "account.json"
+    account = json.loads(path.read_bytes())
+    path.write_text(json.dumps(account | {"predicted_peak_bytes": 2 * account["predicted_peak_bytes"]}), "utf-8")
+    verdicts = judge(default_criteria("stress_test"), verify(finished, attempt))
+    assert [(v.metric, v.blocking) for v in verdicts if not v.passed] == [("peak_ratio_low", False)]
 
 
 def test_without_artifacts_nothing_passes(finished: StageContext, tmp_path: Path):

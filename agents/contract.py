@@ -63,6 +63,7 @@ class ProposerContext(Strict):
     history: list[dict[str, Any]] = Field(
         default_factory=list, description="earlier runs, oldest first: see flows.earlier"
     )
+    runs_unread: int = Field(0, ge=0, description="earlier runs that teach nothing: incomplete or changed")
 
 
 class Message(Strict):

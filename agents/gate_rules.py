@@ -50,9 +50,9 @@ def suggest(context: ProposerContext, memory: MemoryFunction | None = None) -> P
 
 
 def _unread(context: ProposerContext) -> list[str]:
-    """What the expected times could not learn from."""
-    count = context.costs_unread
-    return [text(context.spec.language, "warn_costs_unread", count=count)] if count else []
+    """What the expected numbers could not learn from."""
+    counts = {"warn_costs_unread": context.costs_unread, "warn_runs_unread": context.runs_unread}
+    return [text(context.spec.language, key, count=count) for key, count in counts.items() if count]
 
 
 def _data(context: ProposerContext, memory: MemoryFunction | None) -> Draft:

@@ -186,6 +186,11 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "learn nothing from them",
         "本机用时记录（costs.jsonl）中有 {count} 行无法读取：预期用时未参考这些记录",
     ),
+    "warn_runs_unread": (
+        "{count} earlier runs of this project have incomplete or changed files: what is expected learns nothing from "
+        "them; `gatewright audit verify RUN` names the files",
+        "本项目有 {count} 次较早运行的文件不完整或被改动：预期值未参考；`gatewright audit verify RUN` 可列出文件",
+    ),
     "warn_no_data": ("the data stage has counted no training samples", "数据阶段没有统计到训练样本"),
     "x_rows": ("rows the probe counted in the sources", "对源文件的探测计数"),
     "x_rows_read": (

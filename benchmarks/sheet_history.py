@@ -83,7 +83,7 @@ def tell(workspace: Workspace, seconds: float) -> None:
     state = fold(ledger.events(workspace.run))
     project = state.created.project if state.created else ""
     print(f"{workspace.run}: {seconds:.0f} s", flush=True)
-    for entry in earlier_results(ledger, workspace, project, with_this=True):
+    for entry in earlier_results(ledger, workspace, project, with_this=True).results:
         if entry["run"] == workspace.run and not entry["known"]:
             off = f"{entry['expected'] / entry['actual'] - 1:+.1%}" if entry["actual"] else ""
             numbers = f"{entry['expected']:>14.6g}{entry['actual']:>14.6g} {off:>8}"
@@ -122,9 +122,8 @@ def main() -> None:
             tell(workspace, time.monotonic() - began)
         ledger = ledger_of_run(workspace)
         created = fold(ledger.events(workspace.run)).created
-        for run, errors in curve(
-            earlier_results(ledger, workspace, created.project if created else "", with_this=True)
-        ):
+        name = created.project if created else ""
+        for run, errors in curve(earlier_results(ledger, workspace, name, with_this=True).results):
             print(f"{run}: " + ", ".join(f"{what} {error:.1%}" for what, error in errors.items()), flush=True)
 
 

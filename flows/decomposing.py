@@ -10,7 +10,7 @@ from agents.proposer import MemoryFunction, ProposerContext
 from agents.sheet_file import FILE_NAME
 from agents.task_sheet import sheet_of
 from flows.costs import costs_file, remembered
-from flows.earlier import earlier_results
+from flows.earlier import Earlier, earlier_results
 from flows.ledger import Ledger
 from flows.ledgers import absent
 from flows.proposing import memory_of, model_of
@@ -76,6 +76,9 @@ def draft(project: Path, goal: str | None, progress: Progress | None = None) -> 
     if model is None:
         notes.append(f"hours and memory are left out: {spec.base_model} is fetched by the first `gatewright run`")
     place = ledger_url(loaded.folder, spec)
+    earlier = Earlier() if absent(place) else earlier_results(Ledger.open(place), workspace, spec.project)
+    if earlier.unread:
+        notes.append(f"{earlier.unread} earlier runs teach nothing: their files are incomplete or were changed")
     context = ProposerContext(
         spec=without_secrets(spec),
         gate="data",
@@ -86,7 +89,8 @@ def draft(project: Path, goal: str | None, progress: Progress | None = None) -> 
         costs=costs,
         costs_unread=unread,
         device=this_device(spec.hardware, spec.launcher.memory_gb).facts(),
-        history=[] if absent(place) else earlier_results(Ledger.open(place), workspace, spec.project),
+        history=earlier.results,
+        runs_unread=earlier.unread,
     )
     memory: MemoryFunction | None = memory_of(workspace, spec) if model is not None else None
     sheet = sheet_of(context, memory, goal=goal or "", proposed=suggest(context, memory))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from agents.rates import alone, together
@@ -23,17 +24,24 @@ RUNS = 5
 """Earlier runs that are read, the newest ones."""
 
 
-def earlier_results(
-    ledger: Ledger, workspace: Workspace, project: str, *, with_this: bool = False
-) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class Earlier:
+    """What earlier runs tell. `unread` counts those whose files are incomplete or were changed: they teach nothing."""
+
+    results: list[dict[str, Any]] = field(default_factory=list)
+    unread: int = 0
+
+
+def earlier_results(ledger: Ledger, workspace: Workspace, project: str, *, with_this: bool = False) -> Earlier:
     """Expected beside actual of the newest earlier runs, oldest first; see `ProposerContext.history`.
 
-    `with_this` counts the run of the workspace itself. Runs that began after it are not earlier. A run whose files
-    are gone or were changed teaches nothing and is passed over.
+    `with_this` counts the run of the workspace itself. Runs that began after it are not earlier, and those whose
+    folder was taken away are none any more.
     """
     rows = runs_of_project(ledger, workspace, project)
     at = next((number for number, row in enumerate(rows) if row.run == workspace.run), -1)
     found: list[list[dict[str, Any]]] = []
+    unread = 0
     for row in rows[at if with_this and at >= 0 else at + 1 :]:
         other = Workspace(workspace.project_dir, row.run)
         if not other.folder.is_dir():
@@ -45,12 +53,13 @@ def earlier_results(
             evidence = evidence_of(other, state)
             entries = results_of(row.run, frozen_spec(other), approved_proposals(other, state), evidence)
         except GatewrightError:
+            unread += 1
             continue
         if entries:
             found.append(entries)
         if len(found) == RUNS:
             break
-    return [entry for entries in reversed(found) for entry in entries]
+    return Earlier([entry for entries in reversed(found) for entry in entries], unread)
 
 
 def runs_of_project(ledger: Ledger, workspace: Workspace, project: str) -> list[RunRow]:

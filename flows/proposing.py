@@ -10,7 +10,7 @@ from typing import Any
 from agents.proposer import MemoryFunction, ProposerContext
 from flows import gatefiles
 from flows.costs import remembered
-from flows.earlier import earlier_results
+from flows.earlier import Earlier, earlier_results
 from flows.ledger import Ledger
 from flows.measured import calibrations_of, proposals_as_run
 from flows.reviewing import evidence_of, last_round
@@ -93,6 +93,7 @@ def proposer_context(
     if looked.problems:
         raise SpecError(looked.problems)
     costs, unread = remembered()
+    earlier = earlier_results(ledger, workspace, spec.project) if ledger is not None else Earlier()
     return ProposerContext(
         spec=without_secrets(spec),
         gate=gate,
@@ -110,5 +111,6 @@ def proposer_context(
         costs=costs,
         costs_unread=unread,
         device=this_device(spec.hardware, spec.launcher.memory_gb).facts(),
-        history=earlier_results(ledger, workspace, spec.project) if ledger is not None else [],
+        history=earlier.results,
+        runs_unread=earlier.unread,
     )

@@ -106,7 +106,7 @@ def _curve(run: str | None, project: Path | None) -> Any:
         name = frozen_spec(found.workspace).project
     except InputError:  # a run whose folder is lost still has its story
         return []
-    return curve(earlier_results(found.ledger, found.workspace, name, with_this=True))
+    return curve(earlier_results(found.ledger, found.workspace, name, with_this=True).results)
 
 
 @audit.command("diff")

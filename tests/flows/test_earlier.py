@@ -10,7 +10,7 @@ import pytest
 from agents.reason_texts import text
 from agents.rules import RulesProposer
 from agents.task_sheet import sheet_of
-from flows.earlier import results_of, runs_of_project
+from flows.earlier import earlier_results, results_of, runs_of_project
 from flows.ledgers import ledger_of_run
 from flows.workspace import Workspace
 from tasks import processor
@@ -109,3 +109,24 @@ def test_a_project_that_was_moved_or_copied_keeps_what_its_runs_taught(tmp_path,
     ledger = ledger_of_run(Workspace(tmp_path / "b", workspace.run))
     for folder, known in (("b", ["r1"]), ("elsewhere", [])):
         assert [row.run for row in runs_of_project(ledger, Workspace(tmp_path / folder, ""), "light")] == known
+
+
+def test_an_earlier_run_whose_files_were_changed_teaches_nothing_and_is_counted(tmp_path, light_stages):
+    workspace = light_run.begin(light_run.make_project(tmp_path / "a"))
+    ledger = ledger_of_run(workspace)
+    there = earlier_results(ledger, Workspace(workspace.project_dir, ""), "light")
+    (workspace.folder / "spec.json").write_text("{}")
+    changed = earlier_results(ledger, Workspace(workspace.project_dir, ""), "light")
+    assert (there.unread, changed.unread, changed.results) == (0, 1, [])
+    shutil.rmtree(workspace.folder)
+    assert earlier_results(ledger, Workspace(workspace.project_dir, ""), "light").unread == 0
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_what_expectations_could_not_learn_from_is_told_at_the_gate(language):
+    known = context("data", project(language=language), costs_unread=2, runs_unread=1)
+    assert RulesProposer().propose(known).warnings == [
+        text(language, "warn_costs_unread", count=2),
+        text(language, "warn_runs_unread", count=1),
+    ]
+    assert RulesProposer().propose(context("data", project(language=language))).warnings == []

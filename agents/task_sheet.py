@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from agents import added_texts
 from agents.completeness import Facts, findings
@@ -81,12 +80,6 @@ def with_actual(row: ExpectedRow, evidence: Evidence) -> ExpectedRow:
     metric = evidence.measured(row.metric)
     came = {"actual": metric.value if metric else None, "alone": alone_of(evidence, row.metric), "finished": True}
     return row.model_copy(update=came)
-
-
-def draft_sheet(spec: Project, source_summaries: Sequence[dict[str, Any]], goal: str = "") -> TaskSheet:
-    """The sheet of a project that has not run: from the spec and the sources as probed. By rules alone."""
-    context = ProposerContext(spec=spec, gate="data", source_summaries=list(source_summaries))
-    return sheet_of(context, goal=goal)
 
 
 def sheet_of(

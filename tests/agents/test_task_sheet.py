@@ -6,7 +6,7 @@ import pytest
 
 from agents.gate_page import sheet_html, sheet_page
 from agents.rules import RulesProposer
-from agents.task_sheet import draft_sheet, expected_beside_actual, sheet_of
+from agents.task_sheet import expected_beside_actual, sheet_of
 from specs.criteria import Metric
 from specs.metrics import STAGES, default_criteria
 from specs.yaml_tree import read_yaml
@@ -16,7 +16,7 @@ SUMMARIES = [{"kind": "work_orders", "rows": 460, "path": "raw/w.csv"}]
 
 
 def test_every_stage_has_inputs_criteria_signers_and_a_way_out():
-    sheet = draft_sheet(project(), SUMMARIES)
+    sheet = sheet_of(context("data", source_summaries=SUMMARIES))
     assert [stage.name for stage in sheet.stages] == list(STAGES)
     for stage in sheet.stages:
         assert stage.inputs
@@ -32,7 +32,7 @@ def test_the_spec_shapes_criteria_goal_and_budget():
         acceptance={"evaluate": [{"metric": "ended_share", "op": ">=", "bound": 0.9}]},
         policy={"approvers": [{"id": "bo"}, {"id": "al"}]},
     )
-    sheet = draft_sheet(spec, SUMMARIES, goal="diagnose spindles")
+    sheet = sheet_of(context("data", spec, source_summaries=SUMMARIES), goal="diagnose spindles")
     evaluate = sheet.stages[-1]
     bounds = {c.metric: c.bound for c in evaluate.criteria}
     assert sheet.goal == "diagnose spindles"
@@ -102,7 +102,7 @@ def later_expected(metric: str, value: float, unit: str):
 def test_the_sheet_reads_in_both_languages():
     for language, word in (("en", "Signed by"), ("zh", "签字人")):
         spec = project(language=language, caps=DEMO_CAPS)
-        page = sheet_page(draft_sheet(spec, SUMMARIES), spec)
+        page = sheet_page(sheet_of(context("data", spec, source_summaries=SUMMARIES)), spec)
         assert page.count(word) == len(STAGES)
         assert "raw/w.csv" in page
 

@@ -11,7 +11,8 @@ from specs.parameters import leaves, resolve
 
 _ALIASES: tuple[tuple[str, str], ...] = (
     (r"learning[ -]?rate|lr|学习率", "lr"),
-    (r"epochs?|passes|轮数|轮次|训练轮", "epochs"),
+    (r"epochs?|passes|轮数|轮次|训练轮|几轮", "epochs"),
+    (r"train(?:ing)?(?= (?:for )?longer)|训练(?=得?(?:更久|久一点|久一些))", "epochs"),
     (r"max[_ ]steps|optimizer steps|最大步数", "max_steps"),
     (r"steps|步数", "steps"),
     (r"effective batch|micro[_ -]?batch|batch(?: size)?|微批|批量|批大小", "micro_batch"),
@@ -38,7 +39,7 @@ _LESS = (
 )
 _MORE = (
     r"raise|increase|higher|larger|bigger|more|longer|too (?:low|small|few|short)"
-    r"|提高|增加|增大|调大|调高|更多|太小|太低|太少"
+    r"|提高|增加|增大|调大|调高|更多|太小|太低|太少|再多|多训练|更久|久一点|久一些"
 )
 _DIRECTIONS = {"less": -1, "more": 1}
 _NUMBER = r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?"

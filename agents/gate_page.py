@@ -27,10 +27,14 @@ from specs.base import Language
 from specs.bilingual import Texts
 from specs.criteria import Criterion
 from specs.parameters import PARAMETERS, leaves, resolve
+from specs.phrases import Phrases
 from specs.project import Project
 from specs.proposals import UNKNOWN_LICENCE, Proposal, SheetStage, TaskSheet
 from specs.results import Evidence
 from specs.units import human, with_interval
+
+_BY_HAND = Phrases({"set by {who}": "由 {who} 设定"})
+"""What a proposal says of a value that a person changed without a word of their own."""
 
 
 def gate_page(
@@ -130,13 +134,17 @@ def proposal_blocks(proposal: Proposal, previous: Proposal | None, language: Lan
             "device": check.device,
         }
         line = t(language, "memory_fits" if check.fits else "memory_not", **values)
-        note = t(language, "method", method=check.method)
+        how = f"account_{check.method}"
+        note = t(language, "method", method=t(language, how) if how in t else check.method)
         before = check.account_bytes
         if check.calibration is not None and before is not None and before != check.peak_bytes:
             account = human(before, "bytes", language)
             ratio = human(check.calibration.ratio, "share", language)
-            note += "; " + t(language, "memory_calibrated", account=account, ratio=ratio)
-        blocks.append(Paragraph(f"{line} ({note})", "" if check.fits else "bad"))
+            note += ("；" if language == "zh" else "; ") + t(
+                language, "memory_calibrated", account=account, ratio=ratio
+            )
+        said = f"{line}（{note}）" if language == "zh" else f"{line} ({note})"
+        blocks.append(Paragraph(said, "" if check.fits else "bad"))
     return blocks
 
 
@@ -162,7 +170,7 @@ def _parameters(proposal: Proposal, language: Language) -> list[Block]:
             name = last if resolve(proposal.parameters, last) == path else path
             defaults.append(f"{name} {plain_value(value)}")
             continue
-        why = f"{reason.text} [{reason.source}]" if reason else ""
+        why = f"{_BY_HAND(language, reason.text)} [{reason.source}]" if reason else ""
         rows.append([Cell(path, data=True), Cell(plain_value(value), data=True), Cell(why)])
     blocks: list[Block] = []
     if rows:

@@ -16,7 +16,7 @@ from specs.parameters import Method
 from specs.stages import Progress
 from tasks.advising.cards import Row, Survey, choose, survey
 from tasks.advising.costs import LOCAL_HOURS, Prices, Use
-from tasks.advising.route import Advice, Situation, advise, as_qlora, missing_facts, parameters_of
+from tasks.advising.route import Advice, Situation, advise, as_qlora, counted, missing_facts, parameters_of
 from tasks.memory.devices import Device, this_device
 from tasks.planning.measured import Measured
 from tasks.planning.plans import Limits
@@ -109,6 +109,7 @@ def answer(loaded: LoadedProject, asked: Asked, progress: Progress) -> Answer:
         smaller = surveyed("qlora")
         if any(row.fits for row in smaller.rows):
             found, advice = smaller, as_qlora(advice)
+    advice = counted(advice, situation, found.parameters)
     limit = spec.budget.hours or LOCAL_HOURS
     at_hand = here.name if here else None
     document = Document(
@@ -118,13 +119,13 @@ def answer(loaded: LoadedProject, asked: Asked, progress: Progress) -> Answer:
         chosen=choose(found, at_hand, limit),
         here=at_hand,
         hours_limit=limit,
-        use=used,
+        use=used.carrying(2 * (found.parameters or 0)),
         samples=workload.count,
         longest=max(workload.length_limits(None)),
         lengths_of_run=facts.data_run if workload.lengths else None,
         measured_run=facts.measured_run,
         measured_on=facts.data.measured_on[1] if facts.data and facts.measured_run else None,
-        unknown=list(missing_facts(situation)),
+        unknown=list(missing_facts(situation.with_parameters(advice.model, found.parameters))),
     )
     return Answer(document, facts.unread)
 

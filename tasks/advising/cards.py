@@ -60,6 +60,7 @@ class Survey(Strict):
 
     rows: list[Row]
     left_out: list[str] = Field(description="cards of the catalog that were not looked at: no CUDA, or no bf16")
+    parameters: int | None = Field(None, description="of the model, as its account counts them; null: none was made")
 
 
 def catalog(named: Sequence[str] = ()) -> tuple[list[Gpu], list[str]]:
@@ -106,10 +107,18 @@ def survey(
         more = [(find_gpu(name), count) for name in small]
         larger = {r.gpu: r for r in tried(more)}
         found = [larger[r.gpu] if r.gpu in larger and not r.fits else r for r in found]
-    use = use or Use()
+    parameters = _parameters(found)
+    use = (use or Use()).carrying(2 * (parameters or 0))
     priced = [_priced(row, (prices or {}).get(row.gpu, Prices()), use) for row in found]
     priced.sort(key=lambda r: (not r.fits, r.laptop, r.cards, r.usable_bytes, r.gpu))
-    return Survey(rows=[r.model_copy(update={"oversized": _oversized(r, priced)}) for r in priced], left_out=left_out)
+    rows = [r.model_copy(update={"oversized": _oversized(r, priced)}) for r in priced]
+    return Survey(rows=rows, left_out=left_out, parameters=parameters)
+
+
+def _parameters(rows: Sequence[Row]) -> int | None:
+    """Of the model, by the first account."""
+    accounts = [row.plan.account for row in rows if row.plan is not None and row.plan.account is not None]
+    return next((a.total_parameters for a in accounts), None)
 
 
 def _tried(

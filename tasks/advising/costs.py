@@ -43,8 +43,12 @@ class Use(Strict):
     months: float = Field(12.0, gt=0, description="over which they are spread, and a bought card is used")
     must_stay_local: bool = False
     setup_hours: float = Field(SETUP_HOURS, ge=0)
-    transfer_bytes: int = Field(0, ge=0, description="data and model up, checkpoints down")
+    transfer_bytes: int = Field(0, ge=0, description="the model up; data and adapters are small beside it")
     upload_mb_s: float = Field(UPLOAD_MB_S, gt=0)
+
+    def carrying(self, model_bytes: int) -> Use:
+        """The same with a model of this size to be carried, where none is counted yet."""
+        return self if self.transfer_bytes else self.model_copy(update={"transfer_bytes": model_bytes})
 
     @property
     def transfer_hours(self) -> float:

@@ -50,6 +50,12 @@ class Situation(Strict):
     usable_bytes: int | None = Field(None, description="of the card that is there or named; null: none")
     past: tuple[Past, ...] = ()
 
+    def with_parameters(self, model: str, parameters: int | None) -> Situation:
+        """The same where the account of the base model has counted them."""
+        if self.parameters is not None or model != self.base_model:
+            return self
+        return self.model_copy(update={"parameters": parameters})
+
 
 class Reason(Strict):
     """One sentence by its key in the texts, with what is filled in."""
@@ -77,13 +83,24 @@ def advise(situation: Situation) -> Advice:
     warnings = []
     if situation.method == "full" and not adapters:
         warnings.append(Reason(key="warn.full"))
-    asked = situation.parameters or 0
-    if max(size or 0, asked) >= LARGE and not adapters:
-        warnings.append(Reason(key="warn.large", values=_size(situation.base_model, asked)))
     method: Method = {"qlora": "qlora", "full": "full"}.get(route, "lora")  # type: ignore[assignment]
     if route == "continued":
         method = situation.method
-    return Advice(route=route, method=method, model=model, reasons=[*reasons, *why], warnings=warnings)
+    advice = Advice(route=route, method=method, model=model, reasons=[*reasons, *why], warnings=warnings)
+    return counted(advice, situation, size)
+
+
+def counted(advice: Advice, situation: Situation, parameters: int | None) -> Advice:
+    """The same with the warning of a large model before any adapter run of the project, be it the one that the project
+    names or the advised one. `parameters` are of the advised one: the account knows them of models in no catalog."""
+    tried = any(p.method != "full" for p in situation.past)
+    sizes = {situation.base_model: situation.parameters or 0, advice.model: parameters or 0}
+    model = max(sizes, key=lambda name: sizes[name])
+    if tried or sizes[model] < LARGE or any(w.key == "warn.large" for w in advice.warnings):
+        return advice
+    return advice.model_copy(
+        update={"warnings": [*advice.warnings, Reason(key="warn.large", values=_size(model, sizes[model]))]}
+    )
 
 
 def _route(s: Situation, size: int | None) -> tuple[Route, list[Reason]]:

@@ -42,7 +42,7 @@ _T: dict[str, tuple[str, str]] = {
     "training": ("training", "训练"),
     "placement": ("where", "部署"),
     "time": ("predicted time of a run", "单次预测用时"),
-    "hours": ("{low:.1f} to {high:.1f} hours", "{low:.1f} 到 {high:.1f} 小时"),
+    "hours": ("{low} to {high} hours", "{low} 到 {high} 小时"),
     "unknown": ("not known", "未知"),
     "capacity": ("Capacity", "容量"),
     "needed": ("needed on a card", "每卡所需"),
@@ -113,7 +113,7 @@ def sections(project: str, model: str, row: Row, versions: Mapping[str, str], la
     if row.plan is None or row.plan.account is None or row.plan.account.fits is None:
         raise ValueError("a purchase sheet needs a plan that fits")
     t, card, machine = partial(_t, language), find_gpu(row.gpu), machine_named(row.gpu, row.cards)
-    hours = t("hours", low=row.hours.low, high=row.hours.high) if row.hours else t("unknown")
+    hours = t("hours", low=_short(row.hours.low), high=_short(row.hours.high)) if row.hours else t("unknown")
     purpose = [
         (t("project"), project),
         (t("model"), model),
@@ -132,14 +132,19 @@ def sections(project: str, model: str, row: Row, versions: Mapping[str, str], la
     ]
 
 
+def _short(hours: float) -> str:
+    """Three digits, whole ones where there are more."""
+    return f"{hours:.0f}" if hours >= 100 else f"{hours:.3g}"
+
+
 def _hardware(row: Row, plan: Plan, fits: Fits, card: Gpu, machine: Machine, language: Language) -> list[Section]:
     """Capacity, rates and interconnect."""
     t, unknown = partial(_t, language), _t(language, "unknown")
     link = f"{card.interconnect or unknown}, {_rate(machine.link_gb_s, 'GB/s', language)}"
     capacity = [
         (t("cards"), f"{row.cards} x {card.name} ({card.vram_gb:g} GB)"),
-        (t("needed"), f"{fits.needed_bytes / GB:.1f} GB"),
-        (t("usable"), f"{fits.usable_bytes / GB:.1f} GB"),
+        (t("needed"), f"{fits.needed_bytes / 2**30:.1f} GiB"),
+        (t("usable"), f"{fits.usable_bytes / 2**30:.1f} GiB"),
         (t("share"), f"{plan.utilisation:.0%}"),
     ]
     rates = [
@@ -258,7 +263,7 @@ section {{ break-inside: avoid; }}
 table {{ border-collapse: collapse; width: 100%; }}
 th {{ text-align: left; font-weight: 400; color: #5a6575; width: 18rem; vertical-align: top;
   padding: .15rem 1rem .15rem 0; }}
-td {{ padding: .15rem 0; overflow-wrap: anywhere; }}
+td {{ padding: .15rem 0; vertical-align: top; overflow-wrap: anywhere; }}
 ul {{ list-style: none; padding: 0; }}
 li {{ display: flex; gap: .6rem; margin: .3rem 0; }}
 .box {{ flex: none; width: .9rem; height: .9rem; border: 1px solid #5a6575; margin-top: .3rem; }}

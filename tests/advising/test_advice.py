@@ -13,7 +13,7 @@ from flows.cli.advising import prices_of
 from specs.errors import InputError
 from tasks.advising.cards import Hours, Row, Survey, _hours, _oversized, choose
 from tasks.advising.costs import Prices, Use, break_even, costs, verdict
-from tasks.advising.route import Advice, Past, Situation, advise, as_qlora, family_of
+from tasks.advising.route import Advice, Past, Situation, advise, as_qlora, counted, family_of, missing_facts
 from tasks.advising.texts import reason, text
 from tasks.planning.plans import Configuration, Duration, Plan
 
@@ -54,6 +54,24 @@ def test_30b_before_any_adapter_run_is_warned_of_and_a_run_ends_the_warning():
     assert "warn.large" in warnings(advise(situation(**large)))
     assert "warn.large" not in warnings(advise(situation(**large, past=(past(False),))))
     assert not warnings(advise(situation()))
+
+
+def test_a_large_model_of_no_catalog_is_warned_of_once_its_account_has_counted_it():
+    unknown = situation(base_model="org/new-model", parameters=None)
+    advice = advise(unknown)
+    assert not warnings(advice)
+    assert warnings(counted(advice, unknown, 40_000_000_000)) == {"warn.large"}
+    assert not warnings(counted(advice, unknown, 7_000_000_000))
+    assert not warnings(counted(advice, unknown, None))
+    tried = unknown.model_copy(update={"past": (past(False),)})
+    assert not warnings(counted(advice, tried, 40_000_000_000))
+    assert missing_facts(unknown.with_parameters("org/new-model", 7)) == []
+    assert missing_facts(unknown.with_parameters("another", 7)) == ["parameters"]
+
+
+def test_the_transfer_of_a_model_of_no_catalog_is_that_of_its_account():
+    assert Use().carrying(36_000_000_000).transfer_hours == pytest.approx(1.0)
+    assert Use(transfer_bytes=5).carrying(7).transfer_bytes == 5
 
 
 def test_few_samples_are_for_prompts_and_plain_text_for_continued_pre_training():

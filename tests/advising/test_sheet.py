@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from specs.hardware import find_gpu
-from tasks.advising.cards import Row
+from tasks.advising.cards import Hours, Row
 from tasks.advising.sheet import html, markdown, sections
 from tasks.memory.account import assemble
 from tasks.memory.devices import named
@@ -96,6 +96,7 @@ def test_everything_that_a_vendor_is_asked_for_has_its_place():
     found = {s.title: s.rows for s in sections("p", "m", row(card.name, 2), VERSIONS, "en")}
     values = {title: " ".join(f"{label} {value}" for label, value in rows) for title, rows in found.items()}
     assert "80 GB" in values["Capacity"]
+    assert f"{card.usable_bytes / 2**30:.1f} GiB" in values["Capacity"], "as the card's driver and torch say it"
     assert f"{card.memory_bandwidth_gb_s:g} GB/s" in values["Compute and bandwidth"]
     assert f"{card.bf16_dense_tflops:g} TFLOPS" in values["Compute and bandwidth"]
     assert "NVLink bridge" in values["Interconnect"]
@@ -110,6 +111,13 @@ def test_everything_that_a_vendor_is_asked_for_has_its_place():
     )
     assert card.source in values["Sources"]
     assert {s.title for s in sections("p", "m", row(card.name, 2), VERSIONS, "zh")}.isdisjoint(values)
+
+
+def test_a_run_of_minutes_and_one_of_weeks_have_their_hours():
+    for low, high, said in ((0.0168, 0.0172, "0.0168 to 0.0172 hours"), (1.5, 1234.5, "1.5 to 1234 hours")):
+        took = Hours(expected=high, low=low, high=high)
+        found = sections("p", "m", row().model_copy(update={"hours": took}), VERSIONS, "en")
+        assert said in dict(found[0].rows).values()
 
 
 def test_topology_is_asked_for_where_cards_exchange_and_only_there():

@@ -96,7 +96,8 @@ class Logbook:
             if size < wanted:
                 raise WorkerError(
                     f"{path} has {size} bytes, but the checkpoint was written when it had {wanted}",
-                    "the file was changed or moved: restore it, or start this stage again with a new attempt",
+                    f"the file was changed or moved: restore it, or delete {self.folder.parent} to train from the "
+                    "beginning",
                 )
             if path.exists():
                 with storage_errors(path), path.open("r+b") as file:

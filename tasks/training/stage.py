@@ -131,12 +131,14 @@ def take_over(context: StageContext, job: Job) -> list[str]:
     An attempt fails when its worker dies, a disk is full or the early judgement asks; the next one goes on where it
     stood. The folder is moved as a whole, so that a crash leaves it here or there. Returns what is to be said.
     """
-    here = context.checkpoints_dir
+    here, zh = context.checkpoints_dir, context.spec.language == "zh"
     if any(here.iterdir() if here.is_dir() else ()):
         return []
+    others = []
     for number in range(context.attempt - 1, 0, -1):
         earlier = here.with_name(f"{context.stage}-{number:03d}")
         if not _is_same_unfinished(earlier, job):
+            others += [number] if _is_unfinished(earlier) else []
             continue
         with storage_errors(here):
             if here.is_dir():
@@ -144,11 +146,21 @@ def take_over(context: StageContext, job: Job) -> list[str]:
             os.rename(earlier, here)
             sync_folder(here.parent)
         return [
-            f"接着第 {number} 次尝试的检查点继续训练"
-            if context.spec.language == "zh"
-            else f"went on with the checkpoints of attempt {number}"
+            f"接着第 {number} 次尝试的检查点继续训练" if zh else f"went on with the checkpoints of attempt {number}"
         ]
-    return []
+    return [
+        f"从头训练：第 {number} 次尝试的检查点属于其他设置、计划、样本或模型，或其 job.json 无法读取"
+        if zh
+        else f"trained from the beginning: the checkpoints of attempt {number} are of other settings, plan, samples or "
+        "model, or their job.json cannot be read"
+        for number in others[:1]
+    ]
+
+
+def _is_unfinished(earlier: Path) -> bool:
+    """Whether a folder holds checkpoints of a training that has not come to its end."""
+    saved = any(path.is_dir() and path.name.isdecimal() for path in (earlier.iterdir() if earlier.is_dir() else ()))
+    return saved and not (earlier / "worker" / "result.json").is_file()
 
 
 def _is_same_unfinished(earlier: Path, job: Job) -> bool:

@@ -160,7 +160,7 @@ def test_an_attempt_whose_worker_was_killed_is_gone_on_with_by_the_next_one(trai
     assert sessions[1]["from_step"] >= 2
 
 
-@pytest.mark.parametrize("other", ["same", "lr", "finished"])
+@pytest.mark.parametrize("other", ["same", "lr", "finished", "unreadable"])
 def test_the_next_attempt_takes_over_unfinished_checkpoints_of_the_same_job_and_no_others(other, train_context):
     context = train_context()
     job = train_stage.make_job(context)
@@ -170,11 +170,16 @@ def test_the_next_attempt_takes_over_unfinished_checkpoints_of_the_same_job_and_
     (earlier / "job.json").write_text(job.model_copy(update={"training": changed}).model_dump_json())
     if other == "finished":
         (earlier / "result.json").write_text("{}")
+    if other == "unreadable":
+        (earlier / "job.json").write_text("{")
+    (earlier.parent / "00000002").mkdir()
     folder = context.checkpoints_dir.with_name("train-002")
     second = context.model_copy(update={"attempt": 2, "checkpoints_dir": folder})
     notes = train_stage.take_over(second, job)
     taken = other == "same"
-    assert notes == (["went on with the checkpoints of attempt 1"] if taken else [])
+    said = [] if other == "finished" else ["trained from the beginning: the checkpoints of attempt 1 are of other"]
+    said = ["went on with the checkpoints of attempt 1"] if taken else said
+    assert [note.startswith(words) for note, words in zip(notes, said, strict=True)] == [True] * len(said)
     assert earlier.is_dir() != taken
     assert (folder / "worker" / "job.json").is_file() == taken
 

@@ -114,12 +114,15 @@ class Family(Strict):
 
         Lengths are rounded up to a multiple of 128 tokens. Raises `InputError` for what was not recorded.
         """
-        seq_len = -(-settings.seq_len // GRANULE) * GRANULE
-        asked = settings.model_copy(update={"seq_len": seq_len})
-        traces = [self._trace(asked, index) for index in range(len(self.depths))]
-        whole = traces[0] if len(traces) == 1 else continued(traces[0], traces[1], self.depths, self.layers)
-        found = assembled(whole, asked.model_copy(update=self._own), self.hidden_size, "derived")
+        asked = _in_granules(settings)
+        found = assembled(self.trace(asked), asked.model_copy(update=self._own), self.hidden_size, "derived")
         return found.model_copy(update={"seq_len": settings.seq_len})
+
+    def trace(self, settings: TraceSettings, layers: int | None = None) -> Trace:
+        """The trace of a member on one device, with other layers than the family's where it was recorded in depth."""
+        asked = _in_granules(settings)
+        traces = [self._trace(asked, index) for index in range(len(self.depths))]
+        return traces[0] if len(traces) == 1 else continued(traces[0], traces[1], self.depths, layers or self.layers)
 
     @property
     def _own(self) -> dict[str, Any]:
@@ -163,6 +166,10 @@ class Family(Strict):
     @cached_property
     def _peaks(self) -> list[tuple[Recorded, Peaks]]:
         return [(r, Peaks({p.place: dense(p.moments) for p in r.places})) for r in self.recorded]
+
+
+def _in_granules(settings: TraceSettings) -> TraceSettings:
+    return settings.model_copy(update={"seq_len": -(-settings.seq_len // GRANULE) * GRANULE})
 
 
 def _with_states(peak: Peak, states: int) -> Peak:

@@ -1,34 +1,21 @@
-"""The account of ranks that divide layers: that of the fullest stage, traced, or in closed form with the reason."""
+"""The account of ranks that divide layers, traced, or in closed form with the reason. Runs where torch is."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
-
 from tasks.memory import model as models
-from tasks.memory.account import Account, How, StagePeak, assemble
-from tasks.memory.assembly import named, notes, whole_of, with_autocast
+from tasks.memory.account import Account
+from tasks.memory.assembly import with_autocast
 from tasks.memory.fold import folded
-from tasks.memory.grid import GridRank, StageOf, of_one_device, stages_of
-from tasks.memory.host import host
-from tasks.memory.ranks import Parts
-from tasks.memory.settings import FRAMEWORK_BYTES, LIBRARY_BYTES, TraceSettings
+from tasks.memory.grid import StageOf, of_one_device, stages_of
+from tasks.memory.grid_sums import fullest, rank_trace
+from tasks.memory.settings import TraceSettings
 from tasks.memory.sizes import parameters_of
-from tasks.memory.timeline import Peak
-from tasks.memory.traced import Trace, by_phase
+from tasks.memory.traced import Trace
 
-TENSOR = "layers are divided as transformers and PEFT divide them (base_model_tp_plan): logits are whole on every rank"
-PIPELINE = (
-    "stages run as torch.distributed.pipelining does with schedule 1F1B, one row of layers each: transformers' own "
-    "stages do not train"
-)
 WIDTHS = (
     "PEFT gives adapters of layers divided by rows the width of one rank, which transformers takes for the whole: such "
     "a training fails at its first step; the account holds once that is mended"
 )
-REPLICAS = "replicas of a rank are counted by the buckets of their gradients, as DDP has them"
-"""accelerate takes replicas beside tensor parallel only with FSDP, DeepSpeed and Megatron have them."""
-BETWEEN = "stages between the second and the last hold less than the second: as many layers, fewer micro batches"
 
 
 def account(settings: TraceSettings) -> Account:
@@ -37,36 +24,25 @@ def account(settings: TraceSettings) -> Account:
     why = not_traced(settings)
     if not why:
         try:
-            return _account(settings, _traced, "traced", "")
+            found = [(stage, _traced(settings, stage)) for stage in stages_of(settings)]
         except Exception as error:  # private parts of three libraries and any model's code: the closed form answers
             first = (str(error).strip() or type(error).__name__).splitlines()[0]
             why = f"a rank cannot be run on fake tensors ({type(error).__name__}: {first[:160]})"
+        else:
+            parameters, trainable = _counted(settings)
+            said = widths(settings)
+            return fullest(settings, found, "traced", parameters=parameters, trainable=trainable, said=said)
     return closed(settings, why)
 
 
 def closed(settings: TraceSettings, why: str = "") -> Account:
     """The same in closed form, over the trace of a narrower model on one device; `why` it is not traced."""
-    whole = folded(of_one_device(settings))
+    one_device = folded(of_one_device(settings))
     hidden = int(models.configuration(settings).hidden_size)
-
-    def one(asked: TraceSettings, stage: StageOf) -> Trace:
-        rank = GridRank(whole_of(whole, hidden), asked, stage)
-        return replace(
-            whole,
-            peaks={place: _peak(parts) for place, parts in rank.at(whole.peaks).items()},
-            weight_bytes=round(rank.weights),
-            trainable_bytes=round(rank.trainable),
-            state_bytes=round(whole.state_bytes * rank.share),
-            paged_bytes=round(whole.paged_bytes * rank.share),
-            of_one_rank=True,
-        )
-
-    return _account(settings, one, "closed-form", why)
-
-
-def _peak(parts: Parts) -> Peak:
-    residents: dict[str, int] = {name: round(size) for name, size in parts.items()}
-    return Peak(sum(residents.values()), residents)
+    found = [(stage, rank_trace(one_device, hidden, settings, stage)) for stage in stages_of(settings)]
+    parameters, trainable = _counted(settings)
+    said = [*widths(settings), *([f"not traced on a rank: {why}"] if why else [])]
+    return fullest(settings, found, "closed-form", parameters=parameters, trainable=trainable, said=said)
 
 
 def not_traced(settings: TraceSettings) -> str:
@@ -88,67 +64,9 @@ def _traced(settings: TraceSettings, stage: StageOf) -> Trace:
     return folded_rank(settings, stage)
 
 
-def _account(settings: TraceSettings, one: Callable[[TraceSettings, StageOf], Trace], how: How, why: str) -> Account:
-    found = [(stage, one(settings, stage)) for stage in stages_of(settings)]
-    parameters, trainable = _counted(settings)
-    trained = settings.tensor_parallel * _of_all([trace.trainable_bytes for _, trace in found], settings)
-    states = settings.tensor_parallel * _of_all([trace.state_bytes for _, trace in found], settings)
-    accounts = []
-    for _, trace in found:
-        of_all = replace(trace, trainable_bytes=trained, state_bytes=states)
-        beside = host(of_all, settings)
-        accounts.append(
-            assemble(
-                {phase: named(peak.residents) for phase, peak in by_phase(trace.peaks).items()},
-                framework_bytes=FRAMEWORK_BYTES[settings.device],
-                library_bytes=LIBRARY_BYTES[settings.device],
-                host_fixed_bytes=beside.peak_bytes,
-                disk_bytes=beside.disk_bytes,
-                trainable_parameters=trainable,
-                total_parameters=parameters,
-                method=how,
-                micro_batch=settings.micro_batch,
-                seq_len=settings.seq_len,
-                notes=notes_of(settings, why),
-            )
-        )
-    peaks = [
-        StagePeak(
-            stage=stage.index,
-            layers=stage.layers,
-            in_flight=stage.in_flight,
-            peak_allocated_bytes=one.peak_allocated_bytes,
-            peak_reserved_bytes=one.peak_reserved_bytes,
-            peak_phase=one.peak_phase,
-        )
-        for (stage, _), one in zip(found, accounts, strict=True)
-    ]
-    fullest = max(accounts, key=lambda a: a.peak_reserved_bytes)
-    most = max(a.host_peak_bytes for a in accounts)
-    return fullest.model_copy(update={"host_peak_bytes": most, "stages": peaks if len(peaks) > 1 else []})
-
-
-def _of_all(sizes: list[int], settings: TraceSettings) -> int:
-    """Over all stages, those between counted like the second."""
-    return sum(sizes) + (sizes[1] * (settings.pipeline_stages - 3) if len(sizes) > 2 else 0)
-
-
-def notes_of(settings: TraceSettings, why: str) -> list[str]:
-    """What the account assumes, in words."""
-    alone = settings.model_copy(update={"sharding": "none"})
-    found = list(notes(alone))
-    if settings.tensor_parallel > 1:
-        found.append(TENSOR)
-        if settings.method == "lora" and _by_rows(settings):
-            found.append(WIDTHS)
-    if settings.pipeline_stages > 1:
-        found.append(f"{PIPELINE}; {settings.gradient_accumulation} micro batches make a step")
-    if settings.pipeline_stages > 3:
-        found.append(BETWEEN)
-    if settings.sharding == "ddp":
-        found.append(REPLICAS)
-    found.append("memory of the communication library on the GPU is not counted: it has not been measured")
-    return [*found, f"not traced on a rank: {why}"] if why else found
+def widths(settings: TraceSettings) -> list[str]:
+    """That the installed PEFT cannot run adapters of layers divided by rows, where there are some."""
+    return [WIDTHS] if settings.tensor_parallel > 1 and settings.method == "lora" and _by_rows(settings) else []
 
 
 def _by_rows(settings: TraceSettings) -> bool:

@@ -1,12 +1,13 @@
-"""Tensor and pipeline parallel: where they are allowed, and one rank's account in closed form. Pure.
+"""Tensor and pipeline parallel: where they are allowed, and the account of the fullest rank in closed form. Pure.
 
 They come last: only for a method that no division of weights (ZeRO-3, FSDP) makes fit. The training worker of this
 version does not run them; a plan with them says what cards a training would need, and is marked.
 
-- tensor parallel (Megatron-LM, arXiv:1909.08053): matrices and vocabulary are divided among cards of one machine;
-  hidden states between layers are whole on every card, and summed twice a layer in each direction.
-- pipeline (1F1B, arXiv:2104.04473): consecutive layers on each machine; the first stage holds the activations of as
-  many micro batches as there are stages; (stages - 1) / micro batches of the time is the bubble.
+- tensor parallel as transformers has it (the matrices divided as in Megatron-LM, arXiv:1909.08053): matrices and
+  vocabulary are divided among cards of one machine; hidden states between layers, summed twice a layer in each
+  direction, and the logits are whole on every card.
+- pipeline as torch has it (1F1B, arXiv:2104.04473): consecutive layers on each machine; the first stage holds the
+  activations of as many micro batches as there are stages; (stages - 1) / micro batches of the time is the bubble.
 """
 
 from __future__ import annotations
@@ -14,18 +15,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tasks.memory.account import Account, assemble
+from tasks.memory.account import Account
+from tasks.memory.dividing import fewest_micro_batches
 from tasks.memory.family import Family
-from tasks.memory.host import frameworks
+from tasks.memory.grid import stages_of
+from tasks.memory.grid_sums import fullest, rank_trace
+from tasks.memory.moments import GRANULE
+from tasks.memory.narrowing import narrower
+from tasks.memory.settings import TraceSettings
 from tasks.planning.machine import Machine
 from tasks.planning.plans import Configuration, LeftOut, Pipeline, Seconds
 from tasks.planning.timing import LINK
 
 MOST_ON_PCIE = 4
 """Cards that share a layer where the host bus is their link."""
-BUBBLE = 0.2
-"""Of a pipeline's time at most: with fewer micro batches than `fewest_micro_batches` a plan is not made."""
-DIVIDED = ("weights", "gradients", "optimizer_states", "gathered")
+SAID = (
+    "what tensor ranks divide within a layer is estimated from one device; gatewright estimate --tensor-parallel "
+    "--pipeline-stages traces a rank"
+)
+WHOLE = "every stage is counted with all layers: a model of so few is recorded whole"
 
 
 def tensor_degrees(architecture: dict[str, Any], machine: Machine) -> list[int]:
@@ -74,11 +82,6 @@ def left_out(architecture: dict[str, Any], machine: Machine, effective_batch: in
     return found
 
 
-def fewest_micro_batches(stages: int) -> int:
-    """Of a step, so that the bubble stays within its share: (p - 1) / m <= BUBBLE."""
-    return max(stages, -(-round((stages - 1) * 1000) // round(BUBBLE * 1000)))
-
-
 def bubble(stages: int, micro_batches: int) -> float:
     """The time that stages wait, as a share of the time that they work."""
     return (stages - 1) / micro_batches
@@ -108,42 +111,32 @@ def variants(
         )
 
 
-def rank_account(
-    whole: Account, c: Configuration, layers: int, layer_input_bytes: float, root_share: float, per_machine: int
-) -> Account:
-    """The fullest rank: `whole` is the account of one device, `root_share` what of its weights lies outside layers.
+def rank_account(family: Family, c: Configuration, settings: TraceSettings, nodes: int) -> Account:
+    """The fullest rank of a configuration: `settings` are those of it on one device, `family` that of this device.
 
-    On the host stand the `per_machine` ranks of one machine, and one copy of the weights for each of its replicas.
+    Stages are exact where the family was recorded in depth; what tensor ranks divide within a layer is estimated.
     """
-    t, p = c.tensor_parallel, c.pipeline_stages
-    kept = (1 - root_share) / p + root_share  # embedding or output layer stay on one stage
-    inputs = layer_input_bytes * layers
-    copies = max(0, per_machine // t - 1)
-    weights = round(max(parts.get("weights", 0) for parts in whole.residents_by_phase.values()) * kept)
-    by_phase = {}
-    for phase, parts in whole.residents_by_phase.items():
-        found = {name: round(size * kept / t) for name, size in parts.items() if name in DIVIDED}
-        activations = parts.get("activations", 0)
-        whole_on_each = min(activations, inputs)  # hidden states are not divided; 1F1B holds p times 1/p of the layers
-        found["activations"] = round(whole_on_each + (activations - whole_on_each) / t)
-        found["temporary"] = round(parts.get("temporary", 0) / t)
-        found["communication"] = round(
-            parts.get("communication", 0) * kept / t + (2 * layer_input_bytes if t > 1 else 0)
-        )
-        by_phase[phase] = {name: size for name, size in found.items() if size}
-    return assemble(
-        by_phase,
-        framework_bytes=whole.framework_bytes,
-        library_bytes=0,
-        host_fixed_bytes=whole.host_peak_bytes + frameworks(per_machine) - frameworks(1) + copies * weights,
-        disk_bytes=whole.disk_bytes,
-        trainable_parameters=whole.trainable_parameters,
-        total_parameters=whole.total_parameters,
-        method="closed-form",
-        micro_batch=whole.micro_batch,
-        seq_len=whole.seq_len,
-        notes=[*whole.notes, "tensor and pipeline parallel are in closed form and not checked against a measurement"],
+    layers = -(-family.layers // c.pipeline_stages)
+    sizes = {"num_hidden_layers": layers * c.pipeline_stages, "vocab_size": settings.architecture.get("vocab_size", 0)}
+    asked = settings.model_copy(
+        update={
+            "architecture": {**settings.architecture, **sizes},
+            "seq_len": -(-settings.seq_len // GRANULE) * GRANULE,
+            "gpus": c.cards,
+            "nodes": nodes,
+            "sharding": c.sharding,
+            "tensor_parallel": c.tensor_parallel,
+            "pipeline_stages": c.pipeline_stages,
+        }
     )
+    one_device = narrower(family.trace(settings, layers), asked, family.hidden_size)
+    found = [(stage, rank_trace(one_device, family.hidden_size, asked, stage)) for stage in stages_of(asked)]
+    whole = family.trace(settings)
+    said = [SAID, WHOLE] if c.pipeline_stages > 1 and len(family.depths) == 1 else [SAID]
+    account = fullest(
+        asked, found, "closed-form", parameters=whole.total_parameters, trainable=whole.trainable_parameters, said=said
+    )
+    return account.model_copy(update={"seq_len": c.seq_len})
 
 
 def slowed(alone: Seconds, c: Configuration, family: Family, machine: Machine) -> Seconds:

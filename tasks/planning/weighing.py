@@ -134,17 +134,9 @@ class Search:
         return self.family(configuration).account(self._settings(configuration))
 
     def _divided(self, c: Configuration) -> Account:
-        """One rank of tensor or pipeline parallel, from the account of the same batch on one card."""
-        family = self.family(c)
-        tokens = c.micro_batch * c.seq_len
-        return parallel.rank_account(
-            self._derived(c.undivided),
-            c,
-            family.layers,
-            family.layer_input_bytes_per_token * tokens,
-            family.root_share,
-            min(c.cards, self.machine.device.count),
-        )
+        """The fullest rank of tensor or pipeline parallel, from the same batch on one card."""
+        alone = self._settings(c.undivided)
+        return parallel.rank_account(self.family(c), c, alone, -(-c.cards // self.machine.device.count))
 
     def plan(self, configuration: Configuration) -> Plan:
         """A candidate with its time and price; refused where memory, hours or money do not allow it, and where the

@@ -11,7 +11,12 @@ from tasks.memory import grid_account
 from tasks.memory.account import Account
 from tasks.memory.asked import settings_of
 from tasks.memory.grid import StageOf, of_one_device, stages_of
+from tasks.memory.grid_sums import rank_trace
+from tasks.memory.grid_trace import folded_rank, trace_rank
+from tasks.memory.narrowing import narrower
 from tasks.memory.settings import TraceSettings
+from tasks.memory.trace import trace
+from tasks.memory.traced import by_phase
 
 LLAMA: dict[str, Any] = {
     "model_type": "llama",
@@ -113,9 +118,6 @@ def test_the_closed_form_has_nearly_the_peak_where_moments_differ(name: str):
 
 @pytest.mark.slow
 def test_a_rank_of_many_layers_is_folded_from_few():
-    from tasks.memory.grid_trace import folded_rank, trace_rank
-    from tasks.memory.traced import by_phase
-
     asked = settings(architecture=LLAMA | {"num_hidden_layers": 10, "vocab_size": 1000}, tensor_parallel=2, seq_len=64)
     (stage,) = stages_of(asked)
     whole, folded = (by_phase(t.peaks) for t in (trace_rank(asked, stage), folded_rank(asked, stage)))
@@ -148,12 +150,32 @@ def test_where_the_trace_fails_the_closed_form_answers_and_says_why(monkeypatch:
     assert sum(found.residents.values()) == found.peak_allocated_bytes + found.framework_bytes
 
 
+ESTIMATED: dict[str, dict[str, Any]] = {
+    "full": {},
+    "full, fp32 weights": {"weights": "fp32", "compute": "amp-bf16"},
+    "lora": {"method": "lora", "compute": "amp-bf16"},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ESTIMATED)
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_what_a_plan_estimates_from_one_device_is_near_the_trace_of_a_rank(name: str, ranks: int):
+    asked = settings(tensor_parallel=ranks, architecture=LLAMA | {"num_hidden_layers": 4}, **ESTIMATED[name])
+    whole = trace(asked.model_copy(update={"tensor_parallel": 1, "gpus": 1}))
+    (stage,) = stages_of(asked)
+    said = by_phase(rank_trace(narrower(whole, asked, 512), 512, asked, stage).peaks)
+    ran = by_phase(trace_rank(asked, stage).peaks)
+    assert max(p.total for p in said.values()) == pytest.approx(max(p.total for p in ran.values()), rel=0.03)
+    assert {phase for phase, peak in ran.items() if said[phase].total < 0.9 * peak.total} == set()
+
+
 def test_adapters_by_rows_say_that_the_installed_peft_cannot_run_them():
     asked = settings(tensor_parallel=2, method="lora")
-    rows = grid_account.WIDTHS
-    assert rows in grid_account.notes_of(asked, "")
-    assert rows in grid_account.notes_of(asked.model_copy(update={"targets": ["o_proj"]}), "")
-    assert rows not in grid_account.notes_of(asked.model_copy(update={"targets": ["q_proj", "up_proj"]}), "")
+    assert grid_account.widths(asked)
+    assert grid_account.widths(asked.model_copy(update={"targets": ["o_proj"]}))
+    assert not grid_account.widths(asked.model_copy(update={"targets": ["q_proj", "up_proj"]}))
+    assert not grid_account.widths(asked.model_copy(update={"method": "full"}))
 
 
 def test_micro_batches_in_flight_are_as_many_as_stages_that_follow():

@@ -10,7 +10,8 @@ import pytest
 
 from flows.cli import reference
 from tasks.memory.architecture import architecture_of
-from tasks.planning import parallel, timing
+from tasks.memory.dividing import BUBBLE
+from tasks.planning import timing
 from tasks.planning.machine import machine_named, parse_cards
 from tasks.planning.plans import Lever
 from tasks.planning.texts import text
@@ -30,7 +31,7 @@ def test_every_command_of_the_page_parses_and_its_names_are_known(line: str):
 def test_the_shares_of_rates_are_those_of_the_code():
     for low, expected, high in (timing.COMPUTE, timing.MEMORY, timing.LINK):
         assert f"{expected:.0%} ({100 * low:.0f} to {100 * high:.0f})".replace("%", " %") in PAGE
-    assert f"at {parallel.BUBBLE:.0%} or less".replace("%", " %") in PAGE
+    assert f"at {BUBBLE:.0%} or less".replace("%", " %") in PAGE
 
 
 def test_every_lever_has_words_in_both_languages():

@@ -7,17 +7,10 @@ from typing import Any
 import pytest
 
 from flows.plan_words import Answer, notes
+from tasks.memory.dividing import BUBBLE, fewest_micro_batches
 from tasks.memory.host import frameworks
 from tasks.planning.families import Families
-from tasks.planning.parallel import (
-    BUBBLE,
-    bubble,
-    divided_sizes,
-    fewest_micro_batches,
-    left_out,
-    tensor_degrees,
-    variants,
-)
+from tasks.planning.parallel import bubble, divided_sizes, left_out, tensor_degrees, variants
 from tasks.planning.plans import Limits, PlanSearch
 from tasks.planning.search import search
 from tasks.planning.texts import placed, text

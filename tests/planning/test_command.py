@@ -94,6 +94,7 @@ def test_every_plan_and_refusal_can_be_said(families: Families, language: Any):
     machine = machine_of(512 * MIB + 60 * MIB, 2)
     found = search("small", SMALL, machine, WORKLOAD, Limits(), families)
     assert found.plans
+    assert any(plan.refused is not None and plan.refused.way_out for plan in found.refused[:200])
     answer = Answer(found, machine, WORKLOAD, Limits())
     _, head, rows = table_cells(found, language)
     assert len(rows) > 1

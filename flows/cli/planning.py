@@ -32,9 +32,10 @@ def init(
     if as_json:
         emit({"project": str(folder.resolve()), "files": made})
     else:
-        say(f"made {folder} ({len(made)} files)")
-        edit = "" if example else "   (after editing project.yaml)"
-        say(f"  next: gatewright check {shlex.quote(str(folder))}{edit}")
+        say(f"made {folder} ({len(made)} file{'s' if len(made) > 1 else ''})")
+        if not example:
+            say(f"  put your files into {folder / 'raw'}, and their paths and columns into {folder / 'project.yaml'}")
+        say(f"  next: gatewright check {shlex.quote(str(folder))}")
     return EXIT_DONE
 
 
@@ -76,6 +77,7 @@ def check(project: ProjectArgument, as_json: AsJson = False) -> int:
     for note in report.notes:
         say(f"  note: {note}")
     say(f"{loaded.file}: no problems")
+    say(f"  next: gatewright run {shlex.quote(str(project))}")
     return EXIT_DONE
 
 

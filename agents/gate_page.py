@@ -267,4 +267,5 @@ def _criterion(stage: str, criterion: Criterion, spec: Project) -> str:
     unit = next((d.unit for d in spec.metrics_of(stage) if d.name == criterion.metric), "")
     bound = human(criterion.bound, unit, spec.language)
     title = metric_title(stage, criterion.metric, spec.language, spec)
-    return f"{title} {operator_sign(criterion.op)} {bound}"
+    said = f"{title} {operator_sign(criterion.op)} {bound}"
+    return t(spec.language, "where_applicable", said=said) if criterion.where_applicable else said

@@ -3,7 +3,6 @@ sensor logs, and samples as they are fed. Read from the artifacts; missing artif
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,6 +13,7 @@ from agents.report_parts import as_fed, count, sample_block
 from agents.report_texts import t
 from specs.base import Language
 from specs.fates import reason_text
+from specs.files import read_document
 from specs.privacy import KIND_TITLES, KINDS
 from specs.units import duration
 
@@ -146,7 +146,7 @@ def personal_data(artifacts: Path, language: Language) -> list[Block]:
 
 def sensor_logs(artifacts: Path, language: Language) -> list[Block]:
     """Every log with its rate, windows, gaps, and what was wrong with its clock."""
-    logs = _summary(artifacts).get("sensor_logs") or []
+    logs = read_document(artifacts / "summary.json").get("sensor_logs") or []
     if not logs:
         return []
     keys = ("readings", "channels", "windows", "gaps", "clock_backwards", "time_stands_twice")
@@ -163,7 +163,7 @@ def sensor_logs(artifacts: Path, language: Language) -> list[Block]:
 
 def samples(artifacts: Path, language: Language) -> list[Block]:
     """The examples of summary.json, decoded from their tokens with the mask."""
-    examples = _summary(artifacts).get("fed_examples", [])[:_SAMPLES_SHOWN]
+    examples = read_document(artifacts / "summary.json").get("fed_examples", [])[:_SAMPLES_SHOWN]
     shown = [
         sample_block(str(e["sample_id"]), str(e["masked"]), str(e["learnt"]), language, e.get("parts"))
         for e in examples
@@ -173,7 +173,7 @@ def samples(artifacts: Path, language: Language) -> list[Block]:
 
 def joins(artifacts: Path, language: Language) -> list[Block]:
     """How many work orders of each file found their fault code in a table."""
-    found = _summary(artifacts).get("joins") or {}
+    found = read_document(artifacts / "summary.json").get("joins") or {}
     table = [
         [
             Cell(source, data=True),
@@ -193,12 +193,6 @@ def _most(unmatched: Mapping[str, int]) -> str:
     ranked = sorted(unmatched.items(), key=lambda item: (-item[1], item[0]))
     listed = [f"{code} ({n})" for code, n in ranked[:_SAMPLES_SHOWN]]
     return ", ".join([*listed, "…"] if len(ranked) > len(listed) else listed)
-
-
-def _summary(artifacts: Path) -> Mapping[str, Any]:
-    path = artifacts / "summary.json"
-    found: Mapping[str, Any] = json.loads(path.read_bytes()) if path.is_file() else {}
-    return found
 
 
 def _groups(path: Path, names: Sequence[str]) -> dict[tuple[Any, ...], int]:

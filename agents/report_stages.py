@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,7 +12,7 @@ from agents.blocks import Block, Cell, Heading, Table
 from agents.report_parts import as_fed, sample_block
 from agents.report_texts import t
 from specs.base import Language
-from specs.files import read_lines
+from specs.files import read_document, read_lines
 from specs.units import human
 
 _SAMPLES_SHOWN = 3
@@ -66,7 +65,7 @@ def _phases(artifacts: Path, language: Language) -> list[Block]:
     from tasks.phases import phase_bytes, phase_order
     from tasks.plot_text import phase
 
-    account, measurement = _document(artifacts / "account.json"), _document(artifacts / "measurement.json")
+    account, measurement = read_document(artifacts / "account.json"), read_document(artifacts / "measurement.json")
     predicted, measured = phase_bytes(account, measurement)
     table = [
         [
@@ -85,17 +84,12 @@ def _residents(artifacts: Path, language: Language) -> list[Block]:
     """What the predicted peak is made of."""
     from tasks.plot_text import resident
 
-    found = _document(artifacts / "account.json").get("residents")
+    found = read_document(artifacts / "account.json").get("residents")
     if not isinstance(found, Mapping) or not found:
         return []
     ranked = sorted(found.items(), key=lambda item: (-item[1], item[0]))
     table = [[Cell(resident(language, n)), Cell(human(v, "bytes", language), number=True)] for n, v in ranked]
     return [Heading(t(language, "residents"), 3), Table([t(language, "resident"), t(language, "predicted")], table)]
-
-
-def _document(path: Path) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = json.loads(path.read_bytes()) if path.is_file() else {}
-    return found
 
 
 # -- evaluation

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,13 @@ from agents.blocks import Block, Cell, Heading, Paragraph, Table
 from agents.metric_reasons import said_after
 from agents.report_texts import t
 from specs.base import Language
-from specs.files import read_lines
+from specs.files import read_document, read_lines
 from specs.units import human, significant
 
 
 def figures(artifacts: Path, language: Language) -> list[Block]:
     """The peak as the allocator, its cache, and the driver or kernel count it."""
-    found = _document(artifacts / "measurement.json")
+    found = read_document(artifacts / "measurement.json")
     names = ("peak_allocated_bytes", "peak_reserved_bytes", "peak_process_bytes", "peak_driver_bytes")
     rows = [
         [Cell(t(language, name)), Cell(human(found[name], "bytes", language), number=True)]
@@ -36,7 +35,7 @@ def figures(artifacts: Path, language: Language) -> list[Block]:
 
 def calibration(artifacts: Path, language: Language) -> list[Block]:
     """The account before the test, what was measured, and the account as it is calibrated from here on."""
-    found = _document(artifacts / "calibration.json")
+    found = read_document(artifacts / "calibration.json")
     if not found:
         return []
     predicted, measured = found["predicted"], found["measured"]
@@ -88,7 +87,7 @@ def _changes(rung: Mapping[str, Any]) -> str:
 
 def times(artifacts: Path, language: Language) -> list[Block]:
     """Seconds of a step and padded tokens per second, by bucket of lengths."""
-    found = _document(artifacts / "measurement.json").get("buckets") or []
+    found = read_document(artifacts / "measurement.json").get("buckets") or []
     rows = [
         [
             Cell(str(row["bucket"]), number=True),
@@ -102,8 +101,3 @@ def times(artifacts: Path, language: Language) -> list[Block]:
         return []
     header = [t(language, key) for key in ("bucket", "planned_steps", "step_seconds", "padded_per_second")]
     return [Heading(t(language, "bucket_times"), 3), Table(header, rows)]
-
-
-def _document(path: Path) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = json.loads(path.read_bytes()) if path.is_file() else {}
-    return found

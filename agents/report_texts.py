@@ -320,6 +320,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "stage": ("Stage", "阶段"),
     "inputs": ("Inputs", "输入"),
     "criteria": ("Criteria that block", "阻断准则"),
+    "where_applicable": ("{said} (where it applies)", "{said}（适用时）"),
     "budget": ("Budget", "预算"),
     "no_budget": ("no limit", "不限"),
     "signed_by": ("Signed by", "签字人"),

@@ -20,6 +20,7 @@ from flows.surveying import Look, look_once
 from flows.workspace import Workspace, live_spec
 from specs.credentials import without_secrets
 from specs.errors import SpecError
+from specs.files import read_document
 from specs.parameters import TrainingConfiguration
 from specs.project import Project
 from specs.proposals import Calibration, MemoryCheck
@@ -84,8 +85,7 @@ def proposer_context(
         evidence, lengths = as_rewritten(workspace, spec, evidence, lengths)
     trials: dict[str, Any] = {}
     if "dry_run" in evidence:
-        found = workspace.attempt("dry_run", evidence["dry_run"].attempt) / "artifacts" / "trials.json"
-        trials = json.loads(found.read_bytes()) if found.is_file() else {}
+        trials = read_document(workspace.attempt("dry_run", evidence["dry_run"].attempt) / "artifacts" / "trials.json")
     last = last_round(state, gate, round)
     approved = proposals_as_run(workspace, state, spec)
     model = model_of(workspace, spec)

@@ -83,6 +83,12 @@ def read_lines(path: Path, *, missing_ok: bool = False) -> list[dict[str, Any]]:
     return records
 
 
+def read_document(path: Path) -> dict[str, Any]:
+    """The JSON object in a file that a stage may leave; empty where it left none."""
+    found: dict[str, Any] = json.loads(path.read_bytes()) if path.is_file() else {}
+    return found
+
+
 def sync_tree(folder: Path) -> None:
     """fsync every file and folder below `folder`, and `folder` itself."""
     with storage_errors(folder):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from collections.abc import Mapping
@@ -14,7 +13,7 @@ from specs.added import SELF_REPORTED, AddedStage, rewritten_input
 from specs.canonical import sha256_file
 from specs.criteria import Metric
 from specs.errors import GatewrightError, InputError, Stopped, WorkerError
-from specs.files import storage_errors, write_json
+from specs.files import read_document, storage_errors, write_json
 from specs.project import Project
 from specs.stages import Handed, Progress, Quiet, StageContext, StageResult
 from tasks.added.job import AddedJob, Answer, HandedIn, Order
@@ -88,8 +87,7 @@ def metrics(folder: Path, inputs: Mapping[str, Path], context: Mapping[str, Any]
     spec = Project.model_validate(context["spec"])
     stage = spec.added_stages[context["stage"]]
     found: dict[str, Metric] = {}
-    own = folder / "artifacts" / OWN_WORDS
-    said: dict[str, Any] = json.loads(own.read_bytes()) if own.is_file() else {}
+    said = read_document(folder / "artifacts" / OWN_WORDS)
     for name, about in stage.metrics.items():
         if about.self_reported:
             value = said.get(name)

@@ -9,6 +9,7 @@ import pytest
 from agents.reporter import gate_page
 from agents.rules import RulesProposer
 from agents.task_sheet import expected_beside_actual
+from specs.metrics import STAGES, default_criteria
 from specs.proposals import BaseModelFacts
 from tests.agents.proposer_cases import DEMO_CAPS, context, memory_of
 from tests.agents.proposer_cases import project as project_of
@@ -53,6 +54,10 @@ def test_the_first_gate_shows_the_task_sheet():
     _, text = page("data")
     assert text.count("Criteria that block") == 5
     assert "Goal:" in text
+    assert "fault types answered right at least once ≥ 50 % (where it applies)" in text
+    assert text.count("(where it applies)") == sum(
+        c.where_applicable and c.blocking for s in STAGES for c in default_criteria(s)
+    )
 
 
 @pytest.mark.parametrize(

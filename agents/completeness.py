@@ -6,7 +6,7 @@ signs. Everything else is a warning with a proposed sentence.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from agents.completeness_texts import TEXTS, WHY
@@ -66,6 +66,10 @@ class Facts:
         """The spec of the project."""
         return self.context.spec
 
+    def listed(self, names: Iterable[str]) -> str:
+        """Names one after the other, as the project's language divides them."""
+        return ("、" if self.spec.language == "zh" else ", ").join(names)
+
     def find(self, rule: str, *, blocking: bool, stage: str | None = None, **values: str) -> Finding:
         """A finding in the project's language."""
         text, sentence = TEXTS[rule][self.spec.language]
@@ -93,7 +97,7 @@ def _goal(facts: Facts) -> Iterator[Finding]:
 
 def _file(facts: Facts) -> Iterator[Finding]:
     if facts.stale:
-        yield facts.find("sheet-stale", blocking=False, names=", ".join(facts.stale))
+        yield facts.find("sheet-stale", blocking=False, names=facts.listed(facts.stale))
 
 
 def _target(facts: Facts) -> Iterator[Finding]:
@@ -188,7 +192,7 @@ def _sources(facts: Facts) -> Iterator[Finding]:
         yield from _source(facts, source)
     unowned = [source.path for source in facts.spec.sources if not (source.owner or "").strip()]
     if unowned:
-        yield facts.find("owner-missing", blocking=False, stage="data", source=", ".join(unowned))
+        yield facts.find("owner-missing", blocking=False, stage="data", source=facts.listed(unowned))
 
 
 def _source(facts: Facts, source: AnySource) -> Iterator[Finding]:

@@ -194,7 +194,7 @@ def _write_account(
 def _notes(bench: Bench, trial: Trial, rungs: list[Rung]) -> list[str]:
     context, device = bench.context, bench.device
     zh = context.spec.language == "zh"
-    steps, run_steps = trial.rows[-1].step, ", ".join(str(w.step) for w in trial.worst)
+    steps, run_steps = trial.rows[-1].step, ("、" if zh else ", ").join(str(w.step) for w in trial.worst)
     notes = [
         f"计划共 {steps} 个优化步；已实测最坏的第 {run_steps} 步"
         if zh

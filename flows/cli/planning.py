@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
 import typer
 
 from flows.cli.app import app
+from flows.cli.language import of_project
 from flows.cli.options import AsJson, ProjectArgument
 from flows.cli.output import emit, guarded, say, show, tell
+from flows.cli.run_words import run_word
 from specs.errors import EXIT_DONE, SpecError
 
 
@@ -150,7 +153,7 @@ def decompose(
 
     if write or check_file or to is not None:
         require_no_goal(goal, to)
-    with for_terminal() as progress:
+    with for_terminal(of_project(project)) as progress:
         drafted = draft(project, goal, progress)
     spec, sheet = drafted.loaded.spec, drafted.sheet
     if check_file:
@@ -163,9 +166,10 @@ def decompose(
 
         show(Page(sheet_page(sheet, spec)))
     if written is not None:
-        tell(f"wrote {written.file}" + (f"; {written.kept} numbers of yours were kept" if written.kept else ""))
+        t = partial(run_word, spec.language)
+        tell(t("wrote", file=written.file) + (t("numbers_kept", count=written.kept) if written.kept else ""))
         blocking = sum(f.blocking for f in sheet.findings)
-        tell(f"it leaves {len(sheet.findings)} things open, {blocking} of them keep the first gate closed")
+        tell(t("leaves_open", open=len(sheet.findings), blocking=blocking))
     for note in drafted.notes:
         tell(f"note: {note}")
     return EXIT_DONE

@@ -117,6 +117,13 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "type_again": ("Type {word} to confirm: ", "输入 {word} 以确认："),
     "you_decide": ("You decide as {actor}: {choice} run {run}.", "你以 {actor} 的名义决定：{choice}，运行 {run}。"),
     "edited": ("  edited by {actor}: {edits}", "  {actor} 已修改：{edits}"),
+    # a task sheet that was written
+    "wrote": ("wrote {file}", "已写入 {file}"),
+    "numbers_kept": ("; {count} numbers of yours were kept", "；保留了你填写的 {count} 个数"),
+    "leaves_open": (
+        "things that it leaves open: {open}; of these, {blocking} keep the first gate closed",
+        "尚缺 {open} 项，其中 {blocking} 项使第一道关口不能通过",
+    ),
     # asked at the terminal
     "keys": (
         "[a]pprove  [s]et a parameter and approve  [w] rework  [x] reject: ends the run  [l]eave: ",

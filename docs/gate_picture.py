@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 from rich.console import Console
-from rich.markdown import Markdown
 
 from flows.cli.find import find_run
+from flows.cli.pages import Page
 from flows.cli.running import decision_lines
 from flows.reviewing import gate_facts, page
 
@@ -19,7 +19,7 @@ def draw(project: Path, target: Path) -> None:
     found = find_run(None, project)
     facts = gate_facts(found.workspace, found.ledger)
     console = Console(record=True, width=110, file=io.StringIO(), emoji=False)
-    console.print(Markdown(page(facts)))
+    console.print(Page(page(facts)))
     for line in decision_lines(facts.state, found.workspace, where=""):
         console.print(line, markup=False, highlight=False)
     target.parent.mkdir(parents=True, exist_ok=True)

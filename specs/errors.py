@@ -3,7 +3,7 @@
 GatewrightError                 1   something failed while running
 ├── StorageError                1   the disk is full, or a folder cannot be written
 ├── WorkerError                 1   a worker process ended without its result
-│   └── OutOfMemory             1   a worker needed more memory than there was
+│   ├── OutOfMemory             1   a worker needed more memory than there was
 │   └── PeerLost                1   a rank of a training that another rank left alone
 ├── TrainingError               1   training cannot go on: a loss that is not finite, a plan that does not hold
 │   └── NotFinite               1   a loss or gradient that is not finite, or nothing left to learn

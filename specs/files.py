@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,18 @@ def write_bytes(path: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         os.replace(part, path)
         sync_folder(path.parent)
+
+
+def keep_if_possible(path: Path, data: bytes, say: Callable[[str], None]) -> bool:
+    """Write what can be made again. Where the place cannot be written it is said, and what is at work goes on."""
+    try:
+        write_bytes(path, data)
+    except (OSError, StorageError) as error:
+        say(
+            f"not kept for the next time: {error if isinstance(error, StorageError) else error.strerror}: {path.parent}"
+        )
+        return False
+    return True
 
 
 def write_json(path: Path, value: Any) -> bytes:

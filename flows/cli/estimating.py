@@ -158,12 +158,21 @@ def _device(gpu: str | None, gpus: int, host_memory_gb: float | None, disk_gb: f
 
 
 def _estimated(model: str, options: dict[str, Any], device: Device | None) -> Account:
+    from flows.cli.progress import for_terminal
     from tasks.memory.architecture import architecture_of
     from tasks.memory.asked import settings_of
     from tasks.memory.estimate import estimate as estimate_account
     from tasks.planning.architectures import sound
+    from tasks.planning.weighing import positions_of
 
-    return estimate_account(settings_of(sound(architecture_of(model), model), options), device)
+    architecture = sound(architecture_of(model), model)
+    with for_terminal() as progress:
+        account = estimate_account(settings_of(architecture, options), device, progress)
+    made_for = positions_of(architecture)
+    if made_for is None or options["seq_len"] <= made_for:
+        return account
+    note = f"--seq-len {options['seq_len']} is more than the {made_for} tokens that the model was made for"
+    return account.model_copy(update={"notes": [*account.notes, note]})
 
 
 def _show(account: Account, as_json: bool) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from specs import places
-from specs.canonical import digest, sha256_file
-from specs.files import write_bytes, write_json
+from specs.canonical import canonical_bytes, digest, sha256_file
+from specs.files import keep_if_possible, write_bytes
 from specs.parameters import TrainingConfiguration
 from specs.proposals import MemoryCheck
 from specs.stages import Progress, Quiet
@@ -28,10 +28,10 @@ PROGRAM = "tasks.memory.estimate_program"
 def estimate(settings: TraceSettings, device: Device | None = None, progress: Progress | None = None) -> Account:
     """One account, traced; from the cache when it was asked before. `device` adds whether it fits."""
     path = _place(_key(settings))
-    found = _read(path)
+    found, progress = _read(path), progress or Quiet()
     if found is None:
-        found = _run(settings, progress or Quiet(), False)
-        write_json(path, found)
+        found = _run(settings, progress, False)
+        keep_if_possible(path, canonical_bytes(found), progress.say)
     account = Account.model_validate(found["account"])
     return account.on(device) if device else account
 
@@ -39,12 +39,13 @@ def estimate(settings: TraceSettings, device: Device | None = None, progress: Pr
 def coefficients_for(settings: TraceSettings, progress: Progress | None = None) -> AccountCoefficients:
     """Coefficients for the neighbourhood of one batch; from the cache when a wide enough set is there."""
     path = _place(_family_key(settings))
-    found = _read(path)
+    found, progress = _read(path), progress or Quiet()
     if found is None or not _covers(found, settings):
-        both = _run(settings, progress or Quiet(), True)["coefficients"]
+        both = _run(settings, progress, True)["coefficients"]
         for micro_batches, made in zip((1, 2), both, strict=True):
             other = settings.model_copy(update={"gradient_accumulation": micro_batches})
-            write_json(_place(_family_key(other)), {"account": None, "coefficients": made})
+            document = canonical_bytes({"account": None, "coefficients": made})
+            keep_if_possible(_place(_family_key(other)), document, progress.say)
         found = {"coefficients": both[settings.gradient_accumulation > 1]}
     return AccountCoefficients.model_validate(found["coefficients"])
 

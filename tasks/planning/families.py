@@ -15,7 +15,7 @@ from specs import places
 from specs.base import Strict
 from specs.canonical import digest
 from specs.errors import GatewrightError, OutOfMemory, WorkerError
-from specs.files import write_bytes
+from specs.files import keep_if_possible, write_bytes
 from specs.parameters import Optimizer
 from specs.stages import Progress, Quiet
 from tasks.memory.estimate import code_digest, versions
@@ -65,11 +65,12 @@ def families_for(
     if missing:
         progress = progress or Quiet()
         progress.start("recording families of configurations", len(missing))
+        kept = True
         for key, document in _record([by_key[k] for k in missing], optimizers, longest, progress, missing).items():
             if UNRECORDED in document:
                 found[key] = Unrecorded.model_validate(document[UNRECORDED])
                 continue
-            write_bytes(names[key], json.dumps(document).encode())
+            kept = kept and keep_if_possible(names[key], json.dumps(document).encode(), progress.say)
             found[key] = Family.model_validate(document)
     faults = [family for family in found.values() if isinstance(family, Unrecorded)]
     if faults and len(faults) == len(found):

@@ -75,6 +75,26 @@ def job(folder: Path, settings: list[TraceSettings], parts: int = 1) -> Path:
 FULL = TraceSettings(architecture=SMALL, method="full", weights="bf16", compute="bf16")
 
 
+def test_where_nothing_can_be_kept_it_is_said_once_and_the_search_goes_on(
+    families: Families, tmp_path: Path, monkeypatch: Any
+):
+    from tasks.planning import families as module
+
+    recorded = {k: f for k, f in families.items() if isinstance(f, Family)}
+    documents = {k: json.loads(f.model_dump_json()) for k, f in recorded.items()}
+    said: list[str] = []
+    progress = Quiet()
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("GATEWRIGHT_HOME", str(tmp_path / "file" / "home"))
+    monkeypatch.setattr(module, "_record", lambda *_: documents)
+    monkeypatch.setattr(progress, "say", said.append)
+    found = families_for([f.settings for f in recorded.values()], LIMITS.optimizers, 1024, progress)
+    assert found == recorded
+    assert len(said) == 1
+    assert "not kept for the next time" in said[0]
+    assert str(tmp_path) in said[0]
+
+
 def test_what_the_model_code_says_of_a_family_is_kept_and_the_others_are_recorded(tmp_path: Path):
     nameless = FULL.model_copy(update={"method": "lora", "targets": ["no_such_layer"]})
     families_program.body(job(tmp_path, [nameless, FULL]), Channel(io.StringIO()), STOP)

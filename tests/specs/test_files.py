@@ -12,7 +12,15 @@ from pathlib import Path
 import pytest
 
 from specs.errors import StorageError
-from specs.files import publish_folder, read_lines, storage_errors, write_bytes, write_json, write_lines
+from specs.files import (
+    keep_if_possible,
+    publish_folder,
+    read_lines,
+    storage_errors,
+    write_bytes,
+    write_json,
+    write_lines,
+)
 
 LIMITED = """
 import resource, sys
@@ -66,6 +74,16 @@ def test_what_the_disk_says_becomes_a_message_with_a_way_out(tmp_path: Path, cod
         raise OSError(code, os.strerror(code))
     assert caught.value.hint
     assert str(tmp_path) in caught.value.message
+
+
+def test_what_can_be_made_again_is_kept_where_there_is_room_and_said_where_not(tmp_path: Path):
+    said: list[str] = []
+    assert keep_if_possible(tmp_path / "a" / "b.json", b"1", said.append)
+    assert (tmp_path / "a" / "b.json").read_bytes() == b"1"
+    assert said == []
+    assert not keep_if_possible(tmp_path / "a" / "b.json" / "c.json", b"2", said.append)
+    assert "not kept for the next time" in said[0]
+    assert str(tmp_path) in said[0]
 
 
 def test_other_failures_are_not_disguised(tmp_path: Path):

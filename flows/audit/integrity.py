@@ -197,7 +197,7 @@ def _verdicts(checks: Checks, history: History) -> None:
         elif recorded.verdicts != evidence.verdicts:
             faults.append(f"{where}: the recorded verdicts are not those of the evidence")
         else:
-            judged = judge([_criterion(v) for v in evidence.verdicts], evidence.metrics)
+            judged = judge([given_by(v) for v in evidence.verdicts], evidence.metrics)
             faults += [
                 f"{where}: {v.metric} {v.op} {v.bound:g} does not follow from the metrics"
                 for v, again in zip(evidence.verdicts, judged, strict=True)
@@ -210,7 +210,7 @@ def _verdicts(checks: Checks, history: History) -> None:
     )
 
 
-def _criterion(verdict: Verdict) -> Criterion:
+def given_by(verdict: Verdict) -> Criterion:
     """What a verdict was given by. One that says that it does not apply follows from a metric that does not."""
     return Criterion(
         metric=verdict.metric,

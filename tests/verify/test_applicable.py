@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from agents.blocks import to_markdown
 from agents.stage_report import stage_document
+from flows.audit.integrity import given_by
 from specs.criteria import Criterion, Metric, Op, blocked, judge
 from specs.metrics import DEFINITIONS, default_criteria
 from specs.project import Project
@@ -31,6 +32,19 @@ def test_only_a_default_of_a_metric_that_does_not_apply_is_no_condition(value, o
     else:
         assert verdict == plain
         assert blocked([verdict]) == (blocking and not verdict.passed)
+
+
+@given(values, ops, st.floats(-10, 10), st.booleans(), st.booleans(), st.booleans())
+def test_an_audit_finds_a_verdict_that_says_falsely_that_it_does_not_apply(
+    value, op, bound, blocking, default, applies
+):
+    metrics = {"m": Metric(value=value, unit="share", applies=applies)}
+    criterion = Criterion(metric="m", op=op, bound=bound, blocking=blocking, where_applicable=default)
+    (recorded,) = judge([criterion], metrics)
+    assert judge([given_by(recorded)], metrics) == [recorded]
+    if recorded.applies and applies:
+        forged = recorded.model_copy(update={"applies": False, "blocking": False})
+        assert judge([given_by(forged)], metrics)[0].applies
 
 
 def test_a_metric_that_is_missing_is_no_metric_that_does_not_apply():
@@ -92,13 +106,18 @@ def test_no_samples_at_all_are_not_samples_without_questions():
 
 
 @pytest.mark.parametrize(
-    ("language", "said", "row"),
+    ("language", "said", "row", "why"),
     [
-        ("en", "All criteria passed. Not applicable: samples of the smallest fault type.", "– not applicable"),
-        ("zh", "全部准则通过。不适用：最小故障类样本数。", "– 不适用"),
+        (
+            "en",
+            "All criteria passed. Not applicable: samples of the smallest fault type.",
+            "– not applicable",
+            "no sample has",
+        ),
+        ("zh", "全部准则通过。不适用：最小故障类样本数。", "– 不适用", "没有样本带故障类型"),
     ],
 )
-def test_a_report_says_what_does_not_apply_and_why(tmp_path, language, said, row):
+def test_a_report_says_what_does_not_apply_and_why(tmp_path, language, said, row, why):
     lacking = Metric(value=None, unit="samples", reason="no sample has a fault type", applies=False)
     criteria = [c for c in default_criteria("data") if c.metric in ("smallest_fault_type", "samples_train")]
     metrics = {"samples_train": Metric(value=400, unit="samples"), "smallest_fault_type": lacking}
@@ -106,4 +125,4 @@ def test_a_report_says_what_does_not_apply_and_why(tmp_path, language, said, row
     shown = to_markdown(stage_document(tmp_path, evidence, [], project(language=language)))
     assert said in shown
     assert row in shown
-    assert "no sample has a fault type" in shown
+    assert why in shown

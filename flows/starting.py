@@ -131,7 +131,7 @@ def pass_through(workspace: Workspace, session: Session, tick: Callable[[float],
         return
     from flows import prefect_bridge
 
-    session.progress.start("Prefect server")
+    session.progress.start("starting the Prefect server")
     prefect_bridge.connect(tick or (lambda waited_s: None))
     from flows.pipeline import project_run
 

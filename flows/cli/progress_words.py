@@ -18,7 +18,7 @@ _LOSS_ZH = (
 
 PROGRESS = Phrases(
     {
-        "Prefect server": "启动 Prefect 服务",
+        "starting the Prefect server": "启动 Prefect 服务",
         "the Prefect server no longer answers; the run goes on without it": "Prefect 服务不再响应；运行照常继续",
         "read sources": "读取数据源",
         "find duplicates": "查找重复",

@@ -61,6 +61,7 @@ def test_training_begins_with_the_weights_of_the_parent(grown, uninterrupted, jo
     training = small_training(max_steps=3, save_steps=1)
     job = job_in(tmp_path / "next", training, parent=grown, parent_sha256=sha, stop_after_step=2)
     assert train(job).code == 0
+    shutil.rmtree(grown)
     job = job_in(tmp_path / "next", training, parent=grown, parent_sha256=sha)
     assert train(job).code == 0
     out = tmp_path / "next/out"

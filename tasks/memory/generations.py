@@ -24,12 +24,14 @@ LossPath = Literal["current", "hf-2024", "fused", "fused-2025", "chunked", "chun
 class Own(NamedTuple):
     """A trainer that shards and steps by code of its own (`policy.py`). Chunks are tokens or entries; 0: all at once.
 
-    Without `logits` kept, log-probabilities of the labels are all that leaves the output layer.
+    Unless logits are kept, log-probabilities of the labels are all that leaves the output layer.
     """
 
     tokens: int = 0
     vocabulary: int = 0
     keeps_logits: bool = False
+    tempered: bool = False
+    """Whether every token has a temperature, which makes new logits and gradients of them; one is written over them."""
     adapter_slots: int = 4
     """Adapters beside each other in every layer, whatever runs; each is trained by an optimizer of its run."""
 
@@ -59,8 +61,8 @@ GENERATIONS: dict[LossPath, Generation] = {
     "chunked-current": Generation("chunked", fused_kernels=True, listed_experts=False, autocast_with_4_bits=False),
     "chunked": Generation("chunked", fused_kernels=True, reentrant=True, repeats_keys=True),
     "prime-rl-2026-01": _prime_rl(Own(vocabulary=2048)),
-    "prime-rl-2026-02": _prime_rl(Own(vocabulary=8192)),
-    "prime-rl-2026-05": _prime_rl(Own(tokens=8192, vocabulary=8192)),
+    "prime-rl-2026-02": _prime_rl(Own(vocabulary=8192, tempered=True)),
+    "prime-rl-2026-05": _prime_rl(Own(tokens=8192, vocabulary=8192, tempered=True)),
     "prime-rl-sft": _prime_rl(Own(keeps_logits=True, adapter_slots=1)),
 }
 

@@ -41,6 +41,8 @@ class _LogProbabilities(torch.autograd.Function):
             for entries in _chunks(weight.shape[0], own.vocabulary):
                 logits = hidden.new_empty(rows, entries)
                 wide = logits.to(torch.float32)
+                if own.tempered:
+                    wide = wide * sums
                 exponential = torch.exp(wide - sums)
                 _ = exponential * wide
                 del exponential, _
@@ -54,15 +56,19 @@ class _LogProbabilities(torch.autograd.Function):
         hidden, weight, *_ = ctx.saved_tensors
         own, width = ctx.own, hidden.shape[1]
         of_hidden = torch.zeros_like(hidden)
-        of_weight = torch.zeros_like(weight) if ctx.needs_input_grad[1] or OWN_WEIGHT_GRADIENT else None
+        of_weight = torch.zeros_like(weight)  # also where weights are frozen and nobody takes it
         logits = wide = probability = gradient = narrow = part = None
         for rows in _chunks(hidden.shape[0], own.tokens):
             sums = hidden.new_empty((rows, 1), dtype=torch.float32)
             for entries in _chunks(weight.shape[0], own.vocabulary):
                 logits = hidden.new_empty(rows, entries)
                 wide = logits.to(torch.float32)
+                if own.tempered:
+                    wide = wide * sums
                 probability = torch.exp(wide - sums)
                 gradient = sums * probability
+                if own.tempered:
+                    gradient = gradient * sums
                 narrow = gradient.to(hidden.dtype)
                 part = hidden.new_empty(rows, width)
                 del narrow, part
@@ -71,10 +77,6 @@ class _LogProbabilities(torch.autograd.Function):
                 del narrow
         del logits, wide, probability, gradient, part
         return of_hidden, of_weight if ctx.needs_input_grad[1] else None, None
-
-
-OWN_WEIGHT_GRADIENT = True
-"""Its backward makes the gradient of the output layer's weights also where they are frozen."""
 
 
 class OwnLoss:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from typing import Any
+from warnings import catch_warnings, simplefilter
 
 import torch
 from torch import nn
@@ -33,7 +34,8 @@ STEPS = 2
 
 def trace_own(settings: TraceSettings, depth: int | None = None) -> Trace:
     """As `trace_sharded`, and how much the caching allocator leaves between blocks: that is not linear in depth."""
-    with step.one_sequence_a_row(), experts.grouped_products(), group_of(settings.gpus) as mesh:
+    with step.one_sequence_a_row(), experts.grouped_products(), group_of(settings.gpus) as mesh, catch_warnings():
+        simplefilter("ignore")  # torch's advice for people who write such trainers
         return _trace(settings, depth, mesh)
 
 

@@ -29,7 +29,7 @@ from tasks.memory.timeline import outliving, peaks
 from tasks.memory.traced import Trace
 
 STEPS = 2
-"""The first, of one micro batch, makes the optimizer's states in memory that activations have left; the second counts."""
+"""The first, of one micro batch, makes the optimizer's states where activations have left room; the second counts."""
 
 
 def trace_own(settings: TraceSettings, depth: int | None = None) -> Trace:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from specs.errors import ModelError
 from tasks.memory import model as models
 from tasks.memory.account import Account
 from tasks.memory.assembly import with_autocast
@@ -19,8 +20,12 @@ WIDTHS = (
 
 
 def account(settings: TraceSettings) -> Account:
-    """The account of the fullest stage; `stages` has the peak of each that differs."""
+    """The account of the fullest stage; `stages` has the peak of each that differs.
+
+    Raises `ModelError` for a model that transformers does not divide.
+    """
     settings = with_autocast(settings)
+    _require_plans(settings)
     why = not_traced(settings)
     if not why:
         try:
@@ -74,6 +79,17 @@ def _by_rows(settings: TraceSettings) -> bool:
     plan: dict[str, str] = getattr(models.configuration(settings), "base_model_tp_plan", None) or {}
     rows = {name.rpartition(".")[2] for name, style in plan.items() if style == "rowwise"}
     return settings.targets == "all-linear" or any(target.rpartition(".")[2] in rows for target in settings.targets)
+
+
+def _require_plans(settings: TraceSettings) -> None:
+    config = models.configuration(settings)
+    plans = {"base_model_tp_plan": settings.tensor_parallel, "base_model_pp_plan": settings.pipeline_stages}
+    for name, ranks in plans.items():
+        if ranks > 1 and not getattr(config, name, None):
+            raise ModelError(
+                f"transformers has no plan to divide layers of a {config.model_type} model ({name})",
+                "share it with --sharding fsdp or zero3",
+            )
 
 
 def _counted(settings: TraceSettings) -> tuple[int, int]:

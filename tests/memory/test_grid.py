@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from specs.errors import InputError
+from specs.errors import InputError, ModelError
 from tasks.memory import grid_account
 from tasks.memory.account import Account
 from tasks.memory.asked import settings_of
@@ -29,6 +29,7 @@ LLAMA: dict[str, Any] = {
 }
 QWEN3 = LLAMA | {"model_type": "qwen3", "num_key_value_heads": 4, "head_dim": 64}
 TIED = LLAMA | {"model_type": "qwen2", "tie_word_embeddings": True}
+MIXTRAL = LLAMA | {"model_type": "mixtral", "num_key_value_heads": 4, "num_local_experts": 4}
 DEEP = LLAMA | {"num_hidden_layers": 8}
 
 CLOSE: dict[str, dict[str, Any]] = {
@@ -37,6 +38,7 @@ CLOSE: dict[str, dict[str, Any]] = {
     "both": {"tensor_parallel": 2, "pipeline_stages": 2, "gradient_accumulation": 5},
     "both, lora": {"tensor_parallel": 2, "pipeline_stages": 2, "gradient_accumulation": 5, "method": "lora"},
     "four tensor ranks, qwen3, lora": {"tensor_parallel": 4, "architecture": QWEN3, "method": "lora"},
+    "a mixture of experts": {"tensor_parallel": 2, "architecture": MIXTRAL},
     "nothing recomputed": {"tensor_parallel": 2, "activation_checkpointing": False},
     "nothing recomputed, lora": {"tensor_parallel": 2, "activation_checkpointing": False, "method": "lora"},
     "later micro batches": {"tensor_parallel": 2, "gradient_accumulation": 2},
@@ -176,6 +178,13 @@ def test_adapters_by_rows_say_that_the_installed_peft_cannot_run_them():
     assert grid_account.widths(asked.model_copy(update={"targets": ["o_proj"]}))
     assert not grid_account.widths(asked.model_copy(update={"targets": ["q_proj", "up_proj"]}))
     assert not grid_account.widths(asked.model_copy(update={"method": "full"}))
+
+
+@pytest.mark.parametrize("ranks", [{"tensor_parallel": 2}, {"pipeline_stages": 2, "gradient_accumulation": 5}])
+def test_a_model_that_transformers_does_not_divide_is_refused_by_name(ranks: dict[str, Any]):
+    with pytest.raises(ModelError, match="gpt2") as raised:
+        grid_account.account(settings(architecture=LLAMA | {"model_type": "gpt2"}, **ranks))
+    assert "--sharding" in raised.value.hint
 
 
 def test_micro_batches_in_flight_are_as_many_as_stages_that_follow():

@@ -74,6 +74,7 @@ DEFINITIONS = (
         "difference of 1 x n and n x 1, of what the device may differ by",
         "1×n 与 n×1 的差异（占允许值）",
         "checks.json: loss and gradient of one step cut in two ways, over the tolerances of docs/training.md",
+        "steps of several samples",
     ),
     _define(
         "masked_token_effect",

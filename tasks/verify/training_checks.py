@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,22 @@ GRADIENT = 10.0
 Document = Mapping[str, Any]
 
 
-def regrouping_difference(checks: Document, settings: Document) -> Metric:
-    """Loss and gradient of one step as one micro batch against single samples, as a share of what is allowed."""
+Planned = Sequence[Mapping[str, Any]]
+"""The lines of a batch plan."""
+
+
+def regrouping_difference(checks: Document, settings: Document, planned: Planned) -> Metric:
+    """Loss and gradient of one step as one micro batch against single samples, as a share of what is allowed.
+
+    It does not apply where every planned step has one sample.
+    """
     row = _row(settings)
     if not checks or row is None:
         return logs.missing("share", "checks.json or settings.json")
     if len(checks["samples"]) < 2:
-        return Metric(value=None, unit="share", reason="one sample cannot be cut into two micro batches")
+        reason = "one sample cannot be cut into two micro batches"
+        several = not planned or max(Counter(line["step"] for line in planned).values()) > 1
+        return Metric(value=None, unit="share", reason=reason) if several else not_applicable("share", reason)
     whole, split, norm = checks["loss_whole"], checks["loss_split"], checks["gradient_norm"]
     if None in (whole, split, norm, checks["gradient_distance"]) or not whole or not norm:
         return Metric(value=None, unit="share", reason="a loss or gradient of checks.json is zero or not finite")
@@ -33,16 +43,20 @@ def regrouping_difference(checks: Document, settings: Document) -> Metric:
     return Metric(value=max(loss, gradient) / row.regrouped, unit="share")
 
 
-def masked_token_effect(checks: Document, settings: Document) -> Metric:
+def masked_token_effect(checks: Document, settings: Document, planned: Planned) -> Metric:
     """What the loss changes by when padding holds other tokens, and what it differs by from the sum over the tokens
-    that are to be learnt alone; each beyond what the device computes differently anyway."""
+    that are to be learnt alone; each beyond what the device computes differently anyway.
+
+    A step without padding shows it where the whole plan has none.
+    """
     unit, row = "nats/token", _row(settings)
     if not checks or row is None:
         return logs.missing(unit, "checks.json or settings.json")
     whole, changed, alone = (checks[k] for k in ("loss_whole", "loss_padding_changed", "loss_of_learnt_tokens"))
     if None in (whole, changed, alone):
         return Metric(value=None, unit=unit, reason="a loss of checks.json is not finite")
-    if not checks["padding_tokens"]:
+    padded = not planned or any(line["padded_tokens"] > line["n_tokens"] for line in planned)
+    if not checks["padding_tokens"] and padded:
         return Metric(value=None, unit=unit, reason="the checked step holds no padding")
     padding = max(0.0, abs(changed - whole) - row.repeated * abs(whole))
     others = max(0.0, abs(alone - whole) - row.regrouped * abs(whole))

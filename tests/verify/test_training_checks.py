@@ -64,6 +64,7 @@ CHECKS = {
     "gradient_norm": 1.0,
     "gradient_distance": 0.0,
 }
+PLANNED = [{"step": 1, "n_tokens": n, "padded_tokens": 9} for n in (5, 9)]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +79,7 @@ CHECKS = {
     ],
 )
 def test_a_step_cut_otherwise_may_differ_by_rounding_alone(change, passes):
-    value = regrouping_difference(CHECKS | change, SETTINGS).value
+    value = regrouping_difference(CHECKS | change, SETTINGS, PLANNED).value
     assert (None if value is None else value <= 1) == passes
 
 
@@ -93,8 +94,18 @@ def test_a_step_cut_otherwise_may_differ_by_rounding_alone(change, passes):
     ],
 )
 def test_nothing_masked_may_move_the_loss(change, passes):
-    value = masked_token_effect(CHECKS | change, SETTINGS).value
+    value = masked_token_effect(CHECKS | change, SETTINGS, PLANNED).value
     assert (None if value is None else value == 0) == passes
+
+
+def test_a_plan_of_single_samples_has_nothing_to_regroup_and_one_without_padding_nothing_to_hide():
+    alone = [{**line, "step": n, "padded_tokens": 5} for n, line in enumerate(PLANNED)]
+    one = CHECKS | {"samples": ["a"], "padding_tokens": 0}
+    assert regrouping_difference(one, SETTINGS, PLANNED).applies
+    assert not regrouping_difference(one, SETTINGS, alone).applies
+    assert masked_token_effect(one, SETTINGS, alone).value == 0
+    for metric in (regrouping_difference, masked_token_effect):
+        assert (metric(one, SETTINGS, []).value, metric(one, SETTINGS, []).applies) == (None, True)
 
 
 def test_the_tolerances_of_a_gpu_are_said_to_be_unmeasured_and_a_cpu_repeats_bit_for_bit():

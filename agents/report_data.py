@@ -154,8 +154,10 @@ def sensor_logs(artifacts: Path, language: Language) -> list[Block]:
     for log in sorted(logs, key=lambda log: str(log["source"]))[:_MOST_ROWS]:
         figures = [count(log[key]) for key in keys]
         no_time = log["no_readable_time"] + log["time_does_not_exist"]
-        spans = [Cell(duration(float(log[key])), number=True) for key in ("step_s", "longest_gap_s")]
-        table.append([Cell(str(log["source"]), data=True), spans[0], *figures, count(no_time), spans[1]])
+        step = Cell(duration(float(log["step_s"])), number=True)
+        # a clock that was set back parts a log too, without a gap
+        gap = Cell(duration(float(log["longest_gap_s"])) if log["gaps"] else t(language, "nothing"), number=True)
+        table.append([Cell(str(log["source"]), data=True), step, *figures, count(no_time), gap])
     header = [t(language, key) for key in ("source", "log_step", *(f"log_{key}" for key in keys))]
     header += [t(language, "log_no_time"), t(language, "log_longest_gap")]
     return [Heading(t(language, "sensor_logs")), Table(header, table)]

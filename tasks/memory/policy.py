@@ -3,7 +3,7 @@
 Such a trainer shards by layers with `fully_shard`, keeps fp32 shards, computes in bf16 and reduces in fp32, on one GPU
 as on several. It asks for compiled layers, but recomputed ones run as they are written: `torch.compile` cannot trace a
 branch on data in their attention, and what `checkpoint` then calls is not compiled by itself. Its adapters lie in slots
-that all get gradients; their optimizers belong to runs, which a trainer alone does not have, so that with adapters
+that all get gradients; where there are several, optimizers belong to runs, which a trainer alone does not have, so that
 nothing steps and gradients stay. It runs no evaluation.
 """
 
@@ -65,7 +65,7 @@ def _trace(settings: TraceSettings, depth: int | None, mesh: Any) -> Trace:
             for number in range(STEPS):
                 for _ in range(settings.gradient_accumulation if number else 1):
                     _micro_batch(model, tracker, settings)
-                if settings.method == "full":
+                if settings.method == "full" or own.adapter_slots == 1:
                     _optimize(shards, optimizer, tracker, settings)
             tracker.at("end", "model")
             del workspaces

@@ -82,6 +82,9 @@ def test_adapters_have_gradients_in_every_slot_and_no_optimizer():
     assert "optimizer" not in by_phase(found.peaks)
     assert by_phase(found.peaks)["backward"].residents["gradients"] >= found.trainable_bytes
     assert found.trainable_parameters % 4 == 0
+    alone = traced(method="lora", rank=8, loss_path="prime-rl-sft")  # one slot, which an optimizer steps
+    assert 4 * alone.trainable_parameters == found.trainable_parameters
+    assert alone.state_bytes >= 8 * alone.trainable_parameters
 
 
 @pytest.mark.slow

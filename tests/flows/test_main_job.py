@@ -75,5 +75,5 @@ def test_resume_of_a_finished_run_does_nothing_and_says_so(finished: Path) -> No
     before = called("audit", "list", "--json", cwd=finished).json["events"]
     answer = gatewright("resume", cwd=finished)
     assert answer.code == 0
-    assert "finished" in answer.out
+    assert "已完成" in answer.out
     assert called("audit", "list", "--json", cwd=finished).json["events"] == before

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import sys
 import time
@@ -23,6 +24,7 @@ class Terminal:
             os.chdir(cwd)
             os.execve(sys.executable, [sys.executable, "-m", "flows.cli", *words], {**os.environ, "TERM": "xterm"})
         self.seen = ""
+        self.decoded = codecs.getincrementaldecoder("utf-8")("replace")  # a read may end inside a character
 
     def until(self, text: str, timeout_s: float = 120) -> None:
         """Read until `text` was shown."""
@@ -30,7 +32,7 @@ class Terminal:
         while text not in self.seen:
             assert time.monotonic() < deadline, self.seen
             try:
-                self.seen += os.read(self.handle, 65536).decode(errors="replace")
+                self.seen += self.decoded.decode(os.read(self.handle, 65536))
             except OSError:
                 break
         assert text in self.seen, self.seen
@@ -54,12 +56,12 @@ class Terminal:
 def test_the_gate_is_shown_and_a_typed_decision_is_recorded_as_confirmed(before_train, copy_of) -> None:
     project = copy_of(before_train)
     terminal = Terminal(project, "resume")
-    terminal.until("[l]eave")
+    terminal.until("[l] 稍后再定")
     assert "train" in terminal.seen
     terminal.type("w")
-    terminal.until("what should change")
+    terminal.until("要改什么")
     terminal.type("请使用更小的学习率")
-    terminal.until("[l]eave")
+    terminal.until("[l] 稍后再定")
     terminal.type("l")
     assert terminal.code() == 3
     events = called("audit", "list", "--kind", "decision.recorded", "--json", cwd=project).json["events"]
@@ -72,12 +74,12 @@ def test_the_gate_is_shown_and_a_typed_decision_is_recorded_as_confirmed(before_
 def test_approve_at_a_terminal_asks_for_confirmation(before_train, copy_of) -> None:
     project = copy_of(before_train)
     terminal = Terminal(project, "approve", "--as", "me")
-    terminal.until("Type approve to confirm")
+    terminal.until("输入 approve 以确认")
     terminal.type("no")
     assert terminal.code() == 6
     assert called("status", "--json", cwd=project).json["state"] == "waiting"
     terminal = Terminal(project, "approve", "--as", "me")
-    terminal.until("Type approve to confirm")
+    terminal.until("输入 approve 以确认")
     terminal.type("approve")
     assert terminal.code() == 0
     events = called("audit", "list", "--kind", "decision.recorded", "--json", cwd=project).json["events"]

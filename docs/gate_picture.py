@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import html
 import io
+import re
 import sys
 from pathlib import Path
 
+from rich.cells import cell_len
 from rich.console import Console
 
 from flows.cli.find import find_run
@@ -18,12 +21,23 @@ def draw(project: Path, target: Path) -> None:
     """Write the gate of the project's open run as an SVG picture of a terminal."""
     found = find_run(None, project)
     facts = gate_facts(found.workspace, found.ledger)
-    console = Console(record=True, width=110, file=io.StringIO(), emoji=False)
+    console = Console(record=True, width=140, file=io.StringIO(), emoji=False)
     console.print(Page(page(facts)))
     for line in decision_lines(facts.state, found.workspace, where=""):
         console.print(line, markup=False, highlight=False)
     target.parent.mkdir(parents=True, exist_ok=True)
-    console.save_svg(str(target), title=f"gatewright review · {facts.spec.project}")
+    picture = console.export_svg(title=f"gatewright review · {facts.spec.project}")
+    target.write_text(_as_wide_as_cells(picture), encoding="utf-8")
+
+
+def _as_wide_as_cells(picture: str) -> str:
+    """Rich squeezes each text to as many cells as it has characters; a Chinese one takes two."""
+
+    def widened(found: re.Match[str]) -> str:
+        text = html.unescape(found[3])
+        return f'textLength="{float(found[1]) * cell_len(text) / len(text):g}"{found[2]}>{found[3]}</text>'
+
+    return re.sub(r'textLength="([\d.]+)"([^>]*)>([^<]+)</text>', widened, picture)
 
 
 if __name__ == "__main__":

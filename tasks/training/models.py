@@ -123,7 +123,20 @@ def load_base(folder: Path, weights: str = "fp32", attention: str = "sdpa", devi
         )
     if "quantization_config" not in options:
         model.to(device)
+    else:
+        _keep_as_quantized(model)
     return model.eval()
+
+
+def _keep_as_quantized(model: Any) -> None:
+    """Keep bitsandbytes from packing 4-bit weights anew at the first forward pass without gradients on a CPU.
+
+    It rounds their scales to bf16 in place, so that measuring a loss would change what is trained from there on; it
+    needs inputs that are a multiple of its block, and it is done on some processors and not on others.
+    """
+    for module in model.modules():
+        if hasattr(module, "support_avx512bf16_for_cpu"):
+            module.support_avx512bf16_for_cpu = False
 
 
 def build_trainable(folder: Path, training: TrainingConfiguration, device: str) -> Any:

@@ -8,8 +8,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from specs.errors import ModelError
+from specs.parameters import LoraParameters
 from tasks.training.models import (
     build_trainable,
     check_possible,
@@ -76,8 +78,6 @@ def test_targets_that_name_no_layer_are_said_with_those_that_exist(tiny_model):
 
 
 def test_an_exported_adapter_has_no_path_and_loads_to_the_same_numbers(tiny_model, tmp_path):
-    import torch
-
     model = build_trainable(tiny_model, small_training(), "cpu")
     for name, parameter in sorted(model.named_parameters()):
         if "lora_B" in name:
@@ -107,8 +107,6 @@ def test_nothing_trained_is_said(tiny_model, tmp_path: Path):
 
 def test_nodes_that_add_to_gradients_are_made_once_where_they_are_held():
     """Made anew in each forward pass, they would stand in the heap among its activations."""
-    import torch
-
     layer = torch.nn.Linear(3, 2)
     layer.bias.requires_grad_(False)
     held = gradient_nodes(layer)
@@ -119,3 +117,25 @@ def test_nodes_that_add_to_gradients_are_made_once_where_they_are_held():
         loss.backward()
         del loss
     assert gradient_nodes(layer)[0] is held[0]
+
+
+@pytest.mark.skipif(importlib.util.find_spec("bitsandbytes") is None, reason="needs bitsandbytes")
+def test_measuring_a_loss_changes_nothing_of_a_4_bit_model(tiny_model):
+    """On some processors bitsandbytes packs the weights at the first pass without gradients: rounded, and passing no
+    gradients on from then."""
+    lora = LoraParameters(rank=4, alpha=8, dropout=0)
+    model = build_trainable(tiny_model, small_training(method="qlora", weights="nf4-dq", lora=lora), "cpu")
+    ids = torch.arange(8, 40).reshape(2, 16)
+
+    def gradients() -> list[torch.Tensor]:
+        model.train().zero_grad()
+        model(input_ids=ids, labels=ids).loss.backward()
+        return [p.grad.clone() for p in model.parameters() if p.grad is not None]
+
+    before = gradients()
+    with torch.no_grad():
+        measured = model.eval()(input_ids=ids, labels=ids).loss
+    after = gradients()
+    assert len(before) == len(after) > 0
+    assert all(torch.equal(a, b) for a, b in zip(before, after, strict=True))
+    assert torch.equal(measured, model(input_ids=ids, labels=ids).loss)

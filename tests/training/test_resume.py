@@ -183,6 +183,9 @@ def test_a_finished_training_is_finished_again_without_a_step(job_in, uninterrup
         slow({"optimizer": "sgd", "lr": 0.05}),
         slow({"activation_checkpointing": True, "weights": "bf16", "compute": "bf16", "lr_schedule": "linear"}),
         slow({"compute": "amp-bf16", "optimizer": "adamw_fused", "weight_decay": 0.1}),
+        slow({"method": "qlora", "weights": "nf4-dq"}),
+        slow({"optimizer": "adamw_8bit"}),
+        slow({"optimizer": "paged_adamw_8bit"}),
     ],
     ids=lambda changes: "-".join(str(v) for v in changes.values()),
 )

@@ -35,10 +35,11 @@ def init(
     if as_json:
         emit({"project": str(folder.resolve()), "files": made})
     else:
-        say(f"made {folder} ({len(made)} file{'s' if len(made) > 1 else ''})")
+        t = partial(run_word, of_project(folder))
+        say(t("made" if len(made) > 1 else "made_one", folder=folder, count=len(made)))
         if not example:
-            say(f"  put your files into {folder / 'raw'}, and their paths and columns into {folder / 'project.yaml'}")
-        say(f"  next: gatewright check {shlex.quote(str(folder))}")
+            say(t("put_files", raw=folder / "raw", spec=folder / "project.yaml"))
+        say(t("next_check", command=f"gatewright check {shlex.quote(str(folder))}"))
     return EXIT_DONE
 
 

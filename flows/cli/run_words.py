@@ -117,6 +117,14 @@ _TEXTS: dict[str, tuple[str, str]] = {
     "type_again": ("Type {word} to confirm: ", "输入 {word} 以确认："),
     "you_decide": ("You decide as {actor}: {choice} run {run}.", "你以 {actor} 的名义决定：{choice}，运行 {run}。"),
     "edited": ("  edited by {actor}: {edits}", "  {actor} 已修改：{edits}"),
+    # a new project
+    "made": ("made {folder} ({count} files)", "已生成 {folder}（{count} 个文件）"),
+    "made_one": ("made {folder} ({count} file)", "已生成 {folder}（{count} 个文件）"),
+    "put_files": (
+        "  put your files into {raw}, and their paths and columns into {spec}",
+        "  把文件放进 {raw}，再把路径和列名写进 {spec}",
+    ),
+    "next_check": ("  next: {command}", "  下一步：{command}"),
     # a task sheet that was written
     "wrote": ("wrote {file}", "已写入 {file}"),
     "numbers_kept": ("; {count} numbers of yours were kept", "；保留了你填写的 {count} 个数"),

@@ -237,23 +237,27 @@ def placed(plan: Plan, language: Language) -> str:
         more.append(text(language, "pipeline", stages=c.pipeline_stages, **values))
     scheme = " + ".join([*([_SCHEMES[c.sharding]] if c.sharding in _SCHEMES else []), *more])
     if c.cards == 1:
-        where = text(language, "one_card") + (f", {scheme}" if scheme else "")
+        where = text(language, "one_card") + (f"{_comma(language)}{scheme}" if scheme else "")
     else:
         where = text(language, "cards", count=c.cards, scheme=scheme)
-    return where + ("" if c.offload == "none" else ", " + text(language, f"offload.{c.offload}"))
+    return where + ("" if c.offload == "none" else _comma(language) + text(language, f"offload.{c.offload}"))
+
+
+def _comma(language: Language) -> str:
+    return "，" if language == "zh" else ", "
 
 
 def lacking(lack: Lack, language: Language) -> str:
     """What there is too little of."""
     scale = 1.0 if lack.rule in ("hours", "money", "batch") else 2.0**30
     needed, there = lack.needed / scale, lack.there / scale
-    digits = 0 if lack.rule == "batch" else 1
+    digits = 0 if lack.rule == "batch" else 1 if needed - there >= 0.05 else 3  # what would round to nothing is shown
     return text(
         language,
         f"lack.{lack.rule}",
         needed=f"{needed:.{digits}f}",
         there=f"{there:.{digits}f}",
-        over=f"{needed - there:.1f}",
+        over=f"{needed - there:.{digits}f}",
     )
 
 

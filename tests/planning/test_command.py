@@ -21,7 +21,7 @@ from tasks.planning.families import Families
 from tasks.planning.machine import machine_named, parse_cards
 from tasks.planning.measured import Measured, Times
 from tasks.planning.picture import picture
-from tasks.planning.plans import Limits, Step
+from tasks.planning.plans import Lack, Limits, Step
 from tasks.planning.search import best_of_each, kind_of, search
 from tasks.planning.texts import lacking, placed, short, text, ways_out
 from tasks.planning.workload import Workload
@@ -48,7 +48,17 @@ def test_a_count_above_the_limit_is_told_the_limit():
     assert parse_cards("RTX 4090:9999") == ("RTX 4090", 9999)
 
 
-@pytest.mark.parametrize("option", ["--model", "--gpu", "--data", "--lora-targets"])
+def test_a_lack_that_is_small_is_not_rounded_to_nothing():
+    def said(rule: Any, needed: float, there: float) -> str:
+        return lacking(Lack(rule=rule, needed=needed, there=there), "en")
+
+    gib = 2**30
+    assert said("memory", 30 * gib, 24 * gib).startswith("6.0 GiB too much: 30.0 needed")
+    assert said("memory", 24.01 * gib, 24 * gib).startswith("0.010 GiB too much: 24.010 needed")
+    assert said("hours", 2.3, 2.0) == "2.3 hours, 2.0 allowed"
+
+
+@pytest.mark.parametrize("option", ["--model", "--gpu", "--data", "--lora-targets", "--method", "--optimizer"])
 def test_an_empty_option_is_not_its_default(option: str):
     load_groups()
     found = CliRunner().invoke(app, ["plan", "--model", "gpt2", option, ""])

@@ -6,7 +6,7 @@ stage has, holds what the rank holds, but for
 
 - the input embedding and the output layer, of which a rank has a share of the vocabulary; the gradient of the embedding
   and the logits are whole on every rank (transformers, `distributed/tensor_parallel.py`);
-- the gathering of the logits: the rank's share, what arrives, and two copies of it in order;
+- the gathering of the logits: the rank's share, what arrives, and the same in order;
 - in a pipeline what the other stages hold, the micro batches in flight, and the buffers of arrivals (`pipeline.py`).
 
 `tests/memory/test_grid.py` holds this against `grid_trace.py`, where transformers and torch run.
@@ -174,7 +174,7 @@ class GridRank:
             share = self.settings.evaluation_batch / self.settings.micro_batch
             logits, hidden = logits * share, self.hidden * share
         beside = max(0.0, parts.get("activations", 0.0) - (LOSS_BYTES * logits if place.phase == "forward" else 0.0))
-        copies = 3 + 1 / self.ranks + (self.stage.stages > 1 and place.phase == "forward")
+        copies = 2 + 1 / self.ranks + (self.stage.stages > 1 and place.phase == "forward")
         gathering = self.workspaces + hidden + copies * logits * self.logit_bytes
         if beside + gathering <= parts.get("activations", 0.0) + parts["temporary"]:
             return {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -60,7 +61,8 @@ def _trace(settings: TraceSettings, stage: StageOf, depth: int, mesh: Any) -> Tr
         step.make_states(optimizer, own.values)
         states = optimizers.states(optimizer)
         kept = 0
-        with tracker, kernels.gpu_kernels(model, settings.generation):
+        running = kernels.gpu_kernels(model, settings.generation) if settings.device == "cuda" else nullcontext()
+        with tracker, running:
             workspaces = step.workspaces(tracker, settings)
             for state in [] if optimizers.paged(settings) else states:
                 tracker.see(state, "optimizer_states")

@@ -26,6 +26,8 @@ from tasks.memory.timeline import Resident
 
 WRAPPERS: tuple[Any, ...] = (DTensor, AsyncCollectiveTensor)
 """Tensors that stand for others; what they do comes back to the tracker with those."""
+WAIT: Any = torch.ops._c10d_functional.wait_tensor.default
+"""Returns the tensor that it waited for; on tensors without data torch makes another, which no run has."""
 
 
 class GridTracker(ShardTracker):  # type: ignore[no-untyped-call]
@@ -43,6 +45,8 @@ class GridTracker(ShardTracker):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if any(kind in WRAPPERS for kind in types):
             return NotImplemented
+        if func is WAIT:
+            return args[0]
         if self.trying:
             return func(*args, **(kwargs or {}))
         return super().__torch_dispatch__(func, types, args, kwargs)

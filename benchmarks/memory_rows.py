@@ -242,7 +242,7 @@ def _compares(case: Case) -> Literal["allocated", "reserved", "process"]:
 
 def _note(case: Case) -> str:
     if "prime-rl" in case["source"]:
-        return "layers compiled: pointwise work taken as fused"
+        return "reserved: gaps in the pools of several streams"
     if "method_comparison" in case["source"]:
         return "reserved after generation, in a cache emptied every 10 steps"
     if "bigcode" in case["model"]:

@@ -100,10 +100,13 @@ def gate_entry(run: str, gate: Gate, waits_for: Sequence[str], more: Mapping[str
 
 def _stage(state: RunState, stage: str) -> dict[str, Any]:
     attempt = state.current(stage)
-    keys = ("metric", "value", "op", "bound", "blocking", "passed", "applies")
+    keys = ("metric", "value", "op", "bound", "blocking", "passed")
+    verdicts = (attempt.verdicts if attempt else None) or ()
     return {
         "name": stage,
         "attempt": attempt.number if attempt else None,
         "state": attempt.state if attempt else "pending",
-        "verdicts": [{key: getattr(v, key) for key in keys} for v in (attempt.verdicts if attempt else None) or ()],
+        "verdicts": [
+            {key: getattr(v, key) for key in keys} | ({} if v.applies else {"applies": False}) for v in verdicts
+        ],
     }

@@ -129,7 +129,7 @@ def _stage_table(document: dict[str, Any], language: Language) -> Any:
     for column in ("stage", "attempt", "state", "criteria"):
         table.add_column(t(f"column_{column}"), overflow="fold")
     for stage in document["stages"]:
-        verdicts = [v for v in stage["verdicts"] if v["applies"]]
+        verdicts = [v for v in stage["verdicts"] if v.get("applies", True)]
         others = len(stage["verdicts"]) - len(verdicts)
         failed = [v for v in verdicts if not v["passed"]]
         words = t("passed_of", passed=len(verdicts) - len(failed), all=len(verdicts)) if verdicts else ""

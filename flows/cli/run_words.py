@@ -93,7 +93,7 @@ _TEXTS: dict[str, tuple[str, str]] = {
         "run {run} is rejected and stays so. Another one, after what you change: gatewright run {project}",
         "运行 {run} 已被否决，不能再继续。修改之后另起一次运行：gatewright run {project}",
     ),
-    "stopped": ("run {run}: {message}. {hint}", "运行 {run} {message}。继续：{command}"),
+    "stopped": ("run {run}: {message}. Go on: {command}", "运行 {run} {message}。继续：{command}"),
     "with_worker": (
         "run {run} is with the worker; where it stands: gatewright status {run}",
         "运行 {run} 已交给后台进程；查看进展：gatewright status {run}",

@@ -176,8 +176,7 @@ def _say_ending(workspace: Any, session: Any, as_json: bool) -> int:
         command = f"gatewright resume {workspace.run}{named(workspace)}"
         error = session.error or Stopped("stopped on request", f"go on: {command}")
         message = STOPPED(of_run(workspace.folder), error.message)
-        told = {"message": message, "hint": error.hint, "command": command}
-        say(_word(workspace, "stopped", run=workspace.run, **told))
+        say(_word(workspace, "stopped", run=workspace.run, message=message, command=command))
     return code
 
 

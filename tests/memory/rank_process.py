@@ -31,7 +31,9 @@ def main(rank: int, port: str, model_folder: str, result: Path) -> None:
     model.train()
     held = [*model.parameters(), *model.buffers()]
     now = sum({id(t): (t._local_tensor if isinstance(t, DTensor) else t).nbytes for t in held}.values())
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=False)
+    # matrices before norms, as `Trainer` groups them: what a parameter leaves behind stands beside the next one's
+    groups = [[p for p in model.parameters() if (p.dim() > 1) is matrix] for matrix in (True, False)]
+    optimizer = torch.optim.AdamW([{"params": group} for group in groups], lr=1e-4, foreach=False)
     with torch.autograd.profiler.profile(profile_memory=True) as profiler:
         for step in range(2):
             with torch.autograd.profiler.record_function(f"passes {step}"):

@@ -211,5 +211,7 @@ def _account_table(account: Account) -> Any:
         name = f"stage {stage.stage}: {stage.layers} layers, {stage.in_flight} micro batches in flight"
         table.add_row(name, f"{stage.peak_allocated_bytes / 2**30:.2f}")
     table.add_row("host memory", f"{account.host_peak_bytes / 2**30:.2f}")
+    if account.pinned_bytes:
+        table.add_row("of it pinned", f"{account.pinned_bytes / 2**30:.2f}")
     table.add_row("disk", f"{account.disk_bytes / 2**30:.2f}")
     return table

@@ -54,6 +54,7 @@ class Account(Strict):
     residents_by_phase: dict[str, dict[str, int]]
     framework_bytes: int
     host_peak_bytes: int
+    pinned_bytes: int = Field(0, description="of the host's: page-locked, for what is offloaded")
     disk_bytes: int
     trainable_parameters: int
     total_parameters: int
@@ -153,6 +154,7 @@ class AccountCoefficients(Strict):
     framework_bytes: int
     library_bytes: int = Field(ge=0, description="reserved beside the allocated bytes")
     host_fixed_bytes: int
+    pinned_bytes: int = Field(0, description="of those of the host: page-locked")
     disk_bytes: int
     trainable_parameters: int
     total_parameters: int
@@ -191,6 +193,7 @@ class AccountCoefficients(Strict):
             framework_bytes=self.framework_bytes,
             library_bytes=self.library_bytes,
             host_fixed_bytes=self.host_fixed_bytes,
+            pinned_bytes=self.pinned_bytes,
             disk_bytes=self.disk_bytes,
             trainable_parameters=self.trainable_parameters,
             total_parameters=self.total_parameters,
@@ -221,6 +224,7 @@ def assemble(
     seq_len: int,
     notes: list[str],
     reserved_bytes: int = 0,
+    pinned_bytes: int = 0,
 ) -> Account:
     """An account from the residents of each phase's peak. Host memory given here is what does not depend on them.
 
@@ -239,6 +243,7 @@ def assemble(
         residents_by_phase=by_phase,
         framework_bytes=framework_bytes,
         host_peak_bytes=host_fixed_bytes,
+        pinned_bytes=pinned_bytes,
         disk_bytes=disk_bytes,
         trainable_parameters=trainable_parameters,
         total_parameters=total_parameters,

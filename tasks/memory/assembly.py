@@ -33,6 +33,7 @@ def assembled(trace: Trace, settings: TraceSettings, hidden_size: int, traced_as
         reserved_bytes=trace.reserved_bytes,
         host_fixed_bytes=beside.peak_bytes,
         disk_bytes=beside.disk_bytes,
+        pinned_bytes=beside.pinned_bytes,
         trainable_parameters=trace.trainable_parameters,
         total_parameters=trace.total_parameters,
         method="closed-form" if divided else traced_as,

@@ -132,6 +132,7 @@ def _fitted(settings: TraceSettings, where: Grid, traces: dict[Point, Trace], wh
         library_bytes=LIBRARY_BYTES[settings.device],
         host_fixed_bytes=beside.peak_bytes,
         disk_bytes=beside.disk_bytes,
+        pinned_bytes=beside.pinned_bytes,
         trainable_parameters=whole.trainable_parameters,
         total_parameters=whole.total_parameters,
         relative_error=0.0,

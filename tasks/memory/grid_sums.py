@@ -66,6 +66,7 @@ def fullest(
                 library_bytes=LIBRARY_BYTES[settings.device],
                 host_fixed_bytes=beside.peak_bytes,
                 disk_bytes=beside.disk_bytes,
+                pinned_bytes=beside.pinned_bytes,
                 trainable_parameters=trainable,
                 total_parameters=parameters,
                 method=how,

@@ -19,10 +19,14 @@ ONE_LOADS = ("fsdp", "zero3")
 
 @dataclass(frozen=True)
 class Host:
-    """Bytes of host memory at the peak of loading or saving, and bytes on disk for checkpoints and the result."""
+    """Bytes of host memory at the peak of loading or saving, and bytes on disk for checkpoints and the result.
+
+    `pinned_bytes` are part of the peak: page-locked, so that the system can neither move nor swap them.
+    """
 
     peak_bytes: int
     disk_bytes: int
+    pinned_bytes: int
 
 
 def host(trace: Trace, settings: TraceSettings, offloaded_bytes: float = 0.0) -> Host:
@@ -37,8 +41,11 @@ def host(trace: Trace, settings: TraceSettings, offloaded_bytes: float = 0.0) ->
     framework = frameworks(ranks)
     readers = 1 if settings.sharding in ONE_LOADS else ranks
     loaded = trace.weight_bytes * readers if settings.device == "cuda" else 0
-    kept = trace.paged_bytes + round(offloaded_bytes)
-    return Host(framework + max(loaded, saved) + kept * ranks, saved * CHECKPOINTS_ON_DISK + trace.trainable_bytes)
+    pinned = round(offloaded_bytes) * ranks
+    paged = trace.paged_bytes * ranks
+    return Host(
+        framework + max(loaded, saved) + paged + pinned, saved * CHECKPOINTS_ON_DISK + trace.trainable_bytes, pinned
+    )
 
 
 def frameworks(ranks: int) -> int:

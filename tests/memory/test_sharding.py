@@ -10,10 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tasks.memory.fsdp2 import WORKSPACES
+from tasks.memory.host import host
 from tasks.memory.ranks import Whole
 from tasks.memory.settings import TraceSettings
 from tasks.memory.sharding import rank_of
 from tasks.memory.timeline import Place
+from tasks.memory.traced import Trace
 
 MIB = 2**20
 SCHEMES = st.sampled_from(["zero1", "zero2", "zero3", "fsdp"])
@@ -90,6 +92,27 @@ def test_what_is_offloaded_leaves_the_gpu_and_is_counted_on_the_host(scheme: Any
     assert without.host_bytes() == 0
     assert on_gpu - left >= whole().state_bytes / 4 * 0.99
     assert with_it.host_bytes() >= on_gpu - left
+
+
+def test_what_is_offloaded_is_pinned_by_every_rank_of_a_machine():
+    sizes = whole()
+    trace = Trace(
+        peaks={},
+        trainable_parameters=sizes.trainable_parameters,
+        total_parameters=sizes.total_parameters,
+        weight_bytes=sizes.weight_bytes,
+        trainable_bytes=sizes.trainable_bytes,
+        state_bytes=sizes.state_bytes,
+        paged_bytes=0,
+        buffer_bytes=MIB,
+        layers=sizes.layers,
+        layer_input_bytes=sizes.layer_input_bytes,
+    )
+    asked = settings(sharding="zero3", gpus=8, nodes=2, offload="all")
+    offloaded = rank_of(sizes, asked).host_bytes()
+    kept, pinned = host(trace, asked), host(trace, asked, offloaded)
+    assert (kept.pinned_bytes, pinned.pinned_bytes) == (0, 4 * round(offloaded))
+    assert pinned.peak_bytes - kept.peak_bytes == pinned.pinned_bytes > 0
 
 
 def test_replicas_hold_their_gradients_twice():

@@ -52,7 +52,7 @@ class PeakMeter:
         elif self.method == "high_water":
             _CLEAR_REFS.write_bytes(b"5")
         elif self._sampler:
-            self._sampler.peak_bytes = resident_bytes()
+            self._sampler.begin()
 
     def peak_bytes(self) -> int:
         """Highest allocated (CUDA) or resident bytes since `reset`."""
@@ -63,7 +63,7 @@ class PeakMeter:
         if self.method == "high_water":
             return status_bytes("VmHWM")
         assert self._sampler is not None
-        return max(self._sampler.peak_bytes, resident_bytes())
+        return self._sampler.look()
 
     def reserved_bytes(self) -> int | None:
         """Highest reserved bytes of the CUDA caching allocator since `reset`; null without a GPU."""
@@ -97,12 +97,24 @@ class _Sampler(threading.Thread):
 
     def __init__(self) -> None:
         super().__init__(name="peak-memory", daemon=True)
-        self.peak_bytes = resident_bytes()
+        self._peak = resident_bytes()
+        self._one = threading.Lock()
         self._end = threading.Event()
+
+    def begin(self) -> None:
+        """Forget what was; no look that began before may bring it back."""
+        with self._one:
+            self._peak = resident_bytes()
+
+    def look(self) -> int:
+        """The highest so far, with what is resident now, which is kept: what was told once stays the least."""
+        with self._one:
+            self._peak = max(self._peak, resident_bytes())
+            return self._peak
 
     def run(self) -> None:
         while not self._end.wait(SAMPLING_INTERVAL_S):
-            self.peak_bytes = max(self.peak_bytes, resident_bytes())
+            self.look()
 
     def stop(self) -> None:
         """End and wait."""

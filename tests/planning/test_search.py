@@ -40,9 +40,9 @@ def found(families: Families, usable: int, count: int = 1, limits: Limits | None
 @given(st.integers(FRAMEWORK, FRAMEWORK + 400 * MIB), st.integers(1, 300 * MIB), st.sampled_from([1, 2]))
 def test_more_memory_never_makes_a_plan_infeasible(families: Families, usable: int, more: int, count: int):
     few, many = found(families, usable, count, FEW), found(families, usable + more, count, FEW)
-    before = {p.configuration for p in few.plans}
+    before = {p.configuration for p in few.plans if not p.configuration.divides_layers}
     assert before <= {p.configuration for p in many.plans}
-    assert few.candidates == many.candidates
+    assert few.candidates >= many.candidates  # layers are divided only for methods that nothing else makes fit
 
 
 @settings(max_examples=3, deadline=None)

@@ -24,7 +24,6 @@ from specs.errors import (
     EXIT_WAITING_FAILED_CRITERION,
     GatewrightError,
     InputError,
-    Stopped,
 )
 from specs.metrics import STAGES
 
@@ -174,8 +173,8 @@ def _say_ending(workspace: Any, session: Any, as_json: bool) -> int:
         say(_word(workspace, "rejected", run=workspace.run, project=shlex.quote(str(workspace.project_dir))))
     else:
         command = f"gatewright resume {workspace.run}{named(workspace)}"
-        error = session.error or Stopped("stopped on request", f"go on: {command}")
-        message = STOPPED(of_run(workspace.folder), error.message)
+        message = session.error.message if session.error else "stopped on request"
+        message = STOPPED(of_run(workspace.folder), message)
         say(_word(workspace, "stopped", run=workspace.run, message=message, command=command))
     return code
 
@@ -237,7 +236,7 @@ def _work_lines(step: Any, workspace: Any, where: str) -> list[str]:
 
 
 def _gate_lines(state: Any, gate: Any, workspace: Any, where: str) -> list[str]:
-    run, t = workspace.run, partial(_word, workspace)
+    run, t = workspace.run, partial(run_word, of_run(workspace.folder))
     lines = [t("waits", run=run, gate=gate.name, round=gate.round), *_who(gate, workspace)]
     if gate.blocked:
         lines += [t("left_open", text=finding.text, sentence=finding.sentence) for finding in gate.findings]

@@ -157,7 +157,7 @@ def test_two_processes_that_share_layers_take_what_the_trace_says(tmp_path: Path
     passes = max(traced[phase] for phase in ("forward", "loss", "backward"))
     # gloo's own threads let go of what was summed a little later: two hidden states, now and then
     assert passes == pytest.approx(measured["passes 1"], rel=0.02)
-    assert traced["optimizer"] == pytest.approx(measured["optimizer 1"], rel=0.02)
+    assert traced["optimizer"] == pytest.approx(measured["optimizer 1"], rel=0.005)
 
 
 @pytest.mark.slow
